@@ -25,7 +25,7 @@ class Program : public base::RefCounted {
   std::span<const uint8_t> bytes() const;
   Graph to_graph() const;
 
-  base::Result<base::Ref<Program>> static load(const std::string& path);  // a .lzp file
+  static base::Result<base::Ref<Program>> load(const std::string& path);  // a .lzp file
   base::Status save(const std::string& path) const;
 
  private:

@@ -1,0 +1,74 @@
+#include "base/env.h"
+
+#include <cassert>
+#include <charconv>
+#include <cstdlib>
+
+#include <fmt/format.h>
+
+namespace lazyt::base {
+
+const std::vector<EnvOption>& env_options() {
+  static const std::vector<EnvOption> options = {
+      {"LAZYT_BACKEND", "name | path | comma list", "", "Backend to run on; unset: highest score with a device."},
+      {"LAZYT_PLUGIN_PATH", "absolute folders, ':' between", "", "Folders to look for plugins in, first."},
+      {"LAZYT_FALLBACK", "allow|warn|deny", "allow", "What to do with an operator that the backend lacks."},
+      {"LAZYT_LOG", "trace|debug|info|warning|error", "warning", "Least level of messages on stderr."},
+      {"LAZYT_QUEUE", "integer >= 1", "4", "Launches that may wait or run before recording blocks."},
+      {"LAZYT_CACHE_SIZE", "integer >= 1", "1024", "Compiled programs kept in memory."},
+      {"LAZYT_MAX_PENDING", "integer >= 1", "20000", "Recorded operators after which a trace is cut."},
+      {"LAZYT_REPLAY", "0|1", "1", "Follow known tapes while recording."},
+      {"LAZYT_DUMP", "path", "", "Folder into which every compiled program is written as .lzp."},
+  };
+  return options;
+}
+
+std::optional<std::string> env(std::string_view name) {
+  const char* value = std::getenv(std::string(name).c_str());
+  if (!value || !*value) return std::nullopt;
+  return std::string(value);
+}
+
+namespace {
+Status wrong(std::string_view name, std::string_view value, std::string_view allowed) {
+  return invalid_argument(fmt::format("environment: {}='{}' is not valid; use {}, or unset it", name, value, allowed));
+}
+}  // namespace
+
+Result<int64_t> env_int(std::string_view name, int64_t fallback, int64_t min, int64_t max) {
+  auto text = env(name);
+  if (!text) return fallback;
+  int64_t value = 0;
+  auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
+  if (error != std::errc() || end != text->data() + text->size() || value < min || value > max)
+    return wrong(name, *text, fmt::format("an integer from {} to {}", min, max));
+  return value;
+}
+
+Result<bool> env_bool(std::string_view name, bool fallback) {
+  auto text = env(name);
+  if (!text) return fallback;
+  for (const char* yes : {"1", "true", "on", "yes"})
+    if (*text == yes) return true;
+  for (const char* no : {"0", "false", "off", "no"})
+    if (*text == no) return false;
+  return wrong(name, *text, "0 or 1");
+}
+
+Result<std::string> env_choice(std::string_view name, std::string_view fallback) {
+  auto text = env(name);
+  if (!text) return std::string(fallback);
+  for (const EnvOption& o : env_options()) {
+    if (name != o.name) continue;
+    std::string_view rest = o.values;
+    while (!rest.empty()) {
+      size_t bar = rest.find('|');
+      if (rest.substr(0, bar) == *text) return *text;
+      rest = bar == std::string_view::npos ? std::string_view() : rest.substr(bar + 1);
+    }
+    return wrong(name, *text, fmt::format("one of {}", o.values));
+  }
+  return internal(fmt::format("environment: {} is not declared in base/env.cpp", name));
+}
+
+}  // namespace lazyt::base

@@ -1,0 +1,21 @@
+// 128-bit hashes (XXH3) of bytes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace lazyt::base {
+
+struct Hash128 {
+  uint64_t low = 0, high = 0;
+  friend bool operator==(const Hash128&, const Hash128&) = default;
+  std::string to_string() const;  // 32 hex digits
+  struct Hasher {
+    size_t operator()(const Hash128& h) const { return h.low; }
+  };
+};
+
+Hash128 hash128(const void* data, size_t size, uint64_t seed = 0);
+
+}  // namespace lazyt::base

@@ -1,0 +1,43 @@
+// Lru: a bounded map that forgets what was used longest ago. Not thread-safe.
+#pragma once
+
+#include <list>
+#include <unordered_map>
+#include <utility>
+
+namespace lazyt::cache {
+
+template <class Key, class Value, class Hash = std::hash<Key>>
+class Lru {
+ public:
+  explicit Lru(size_t capacity) : capacity_(capacity) {}
+
+  // Null if absent; the pointer is valid until the next put.
+  Value* get(const Key& key) {
+    auto it = index_.find(key);
+    if (it == index_.end()) return nullptr;
+    order_.splice(order_.begin(), order_, it->second);
+    return &it->second->second;
+  }
+  Value& put(Key key, Value value) {
+    if (Value* old = get(key)) return *old = std::move(value);
+    order_.emplace_front(std::move(key), std::move(value));
+    index_[order_.front().first] = order_.begin();
+    if (order_.size() > capacity_) {
+      index_.erase(order_.back().first);
+      order_.pop_back();
+      evictions_++;
+    }
+    return order_.front().second;
+  }
+  size_t size() const { return order_.size(); }
+  size_t evictions() const { return evictions_; }
+  void clear() { index_.clear(), order_.clear(); }
+
+ private:
+  size_t capacity_, evictions_ = 0;
+  std::list<std::pair<Key, Value>> order_;
+  std::unordered_map<Key, typename std::list<std::pair<Key, Value>>::iterator, Hash> index_;
+};
+
+}  // namespace lazyt::cache

@@ -1,0 +1,47 @@
+// Plan: a partitioned and compiled program, ready to be launched any number of times.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "base/ref.h"
+#include "base/status.h"
+#include "exec/data.h"
+#include "exec/host_runner.h"
+#include "ir/graph.h"
+#include "loader/handles.h"
+
+namespace lazyt::exec {
+
+struct Source {  // as partition::Source: the program's input, or an output of an earlier step
+  static constexpr uint32_t kProgram = UINT32_MAX;
+  uint32_t step = kProgram;
+  uint32_t index = 0;
+};
+
+struct Step {
+  base::Ref<loader::Executable> executable;  // null: a host island
+  ir::Graph graph;                           // islands: what to run; device steps: signature only
+  std::vector<Source> inputs;
+};
+
+// What one launch binds to an input of the program.
+struct Binding {
+  base::Ref<Data> data;     // null: host scalar
+  lazyt_scalar_t scalar{};
+};
+
+class Plan : public base::RefCounted {
+ public:
+  base::Ref<loader::Device> device;
+  HostRunner* host_runner = nullptr;  // needed when a step is an island; outlives the plan
+  std::vector<Step> steps;
+  std::vector<Source> outputs;
+  std::string name;  // "step 3: train.py:12", for messages
+
+  // Runs all steps and fills every output, with an error too. Takes the bindings over: an input whose
+  // last reference they are is donated where the program allows. Called on the executor thread.
+  void launch(std::vector<Binding> inputs, std::span<const base::Ref<Data>> outputs) const;
+};
+
+}  // namespace lazyt::exec

@@ -1,0 +1,140 @@
+// RAII over the plugin's C tables: the only objects through which the core calls a plugin (with exec/).
+//
+// Each handle keeps its device, and through it the library, alive, so that destruction in any
+// order is safe. All are thread-safe to share; which calls may overlap is what lazyt/*.h say.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/ref.h"
+#include "base/status.h"
+#include "ir/program.h"
+#include "lazyt/lazyt.h"
+
+namespace lazyt::loader {
+
+// Takes over a plugin's status (may be NULL = OK) as a core Status.
+base::Status take_status(lazyt_status_t* status);
+// The other way: a new ABI status, given; NULL for OK.
+lazyt_status_t* to_abi(const base::Status& status);
+// The table that plugins are handed.
+const lazyt_host_t* host_table();
+
+inline lazyt_string_t to_abi(std::string_view s) { return {s.data(), s.size()}; }
+inline std::string to_string(lazyt_string_t s) { return s.size ? std::string(s.data, s.size) : std::string(); }
+
+struct PluginInfo {
+  std::string name, version, description, vendor, why_none;
+  int32_t score = 0;
+  uint32_t abi_minor = 0, min_host_minor = 0;
+  std::string path;  // of the library
+};
+
+// A loaded and initialised library. Shut down and unloaded when the last reference goes.
+class Plugin : public base::RefCounted {
+ public:
+  Plugin(void* library, const lazyt_plugin_t* table, PluginInfo info)
+      : info(std::move(info)), table(table), library_(library) {}
+  ~Plugin() override;
+  const PluginInfo info;
+  const lazyt_plugin_t* const table;
+  // Never unload: a device of it was lost (a hung call may still be inside its code).
+  void pin() { library_ = nullptr; }
+
+ private:
+  void* library_;
+};
+
+struct DeviceInfo {
+  std::string name, vendor;
+  lazyt_device_flags_t flags = 0;
+  uint64_t total_bytes = 0, alignment = 1;
+  int32_t dlpack_type = 0, dlpack_id = 0;
+};
+
+class Device : public base::RefCounted {
+ public:
+  static base::Result<base::Ref<Device>> open(base::Ref<Plugin> plugin, uint32_t index);
+  ~Device() override;
+  const lazyt_plugin_t& table() const { return *plugin->table; }
+  bool host_visible() const { return info.flags & LAZYT_DEVICE_HOST_VISIBLE; }
+  base::Result<lazyt_memory_stats_t> memory_stats() const;
+
+  const base::Ref<Plugin> plugin;
+  const DeviceInfo info;
+  lazyt_device_t* const handle;
+
+ private:
+  Device(base::Ref<Plugin> p, DeviceInfo i, lazyt_device_t* h) : plugin(std::move(p)), info(std::move(i)), handle(h) {}
+};
+
+class Event : public base::RefCounted {
+ public:
+  Event(base::Ref<Device> device, lazyt_event_t* handle) : device(std::move(device)), handle(handle) {}  // takes handle over
+  ~Event() override;
+  // The event's own status; DEADLINE_EXCEEDED if not ready in time. nullopt waits without limit.
+  base::Status wait(std::optional<std::chrono::nanoseconds> timeout = std::nullopt) const;
+  bool ready() const;
+  const base::Ref<Device> device;
+  lazyt_event_t* const handle;
+};
+
+class Buffer : public base::RefCounted {
+ public:
+  Buffer(base::Ref<Device> device, lazyt_buffer_t* handle, uint64_t size)
+      : device(std::move(device)), handle(handle), size(size) {}  // takes handle over
+  static base::Result<base::Ref<Buffer>> alloc(const base::Ref<Device>& device, uint64_t size,
+                                               uint64_t alignment = 0, uint32_t memory_space = 0);
+  // Copies the bytes before it returns.
+  static base::Result<base::Ref<Buffer>> from_host(const base::Ref<Device>& device, const void* data, uint64_t size);
+  ~Buffer() override;
+  // Blocks until the bytes are in dst.
+  base::Status to_host(uint64_t offset, void* dst, uint64_t size) const;
+  // CPU address, for host-visible devices.
+  base::Result<void*> host_pointer() const;
+  const base::Ref<Device> device;
+  lazyt_buffer_t* const handle;
+  const uint64_t size;
+};
+
+struct ExecuteInput {
+  const Buffer* buffer = nullptr;  // null: host scalar
+  lazyt_scalar_t scalar{};
+  uint64_t stable_id = 0, content_version = 0;
+  bool donated = false;
+};
+
+class Executable : public base::RefCounted {
+ public:
+  static base::Result<base::Ref<Executable>> compile(const base::Ref<Device>& device, const ir::Program& program,
+                                                     lazyt_compile_flags_t flags);
+  ~Executable() override;
+  // Starts the work; the event carries its outcome. REQUIRES: one call at a time per device.
+  base::Result<base::Ref<Event>> execute(std::span<const ExecuteInput> inputs, std::span<const Buffer* const> outputs,
+                                         std::span<const base::Ref<Event>> waits) const;
+  const base::Ref<Device> device;
+  lazyt_executable_t* const handle;
+  const std::vector<lazyt_output_meta_t> output_metas;
+
+ private:
+  Executable(base::Ref<Device> d, lazyt_executable_t* h, std::vector<lazyt_output_meta_t> m)
+      : device(std::move(d)), handle(h), output_metas(std::move(m)) {}
+};
+
+struct NodeAnswer {
+  lazyt_answer_kind_t kind = LAZYT_ANSWER_REFUSE;
+  lazyt_reason_t reason = LAZYT_REASON_NONE;
+  lazyt_condition_t condition = LAZYT_CONDITION_NONE;
+  uint32_t group = 0;
+  uint64_t cost_ns = 0;
+  std::string detail;
+};
+// One answer per node of the program.
+base::Result<std::vector<NodeAnswer>> query_capability(const Device& device, const ir::Program& program);
+
+}  // namespace lazyt::loader

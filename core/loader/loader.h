@@ -1,0 +1,73 @@
+// Loader: finds plugins, loads the one the user chose, and can say why each other one was not.
+//
+// Search order (first hit per name wins; every candidate is in the report):
+//   1. the path given to load()            4. beside liblazyt.so: ./plugins and ../plugins and "."
+//   2. LAZYT_BACKEND, if it is a path      5. $XDG_DATA_HOME/lazyt/plugins (or ~/.local/share/...)
+//   3. LAZYT_PLUGIN_PATH, ':' between      6. /usr/local/lib/lazyt/plugins, /usr/lib/lazyt/plugins
+// Never the current directory (empty and relative entries are refused by name); 2, 3 and 5 are
+// ignored when privileges are elevated; world-writable libraries are refused.
+// A folder is read for `*.json` manifests (no dlopen) and for `lazyt_<name>.so` without one.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "loader/handles.h"
+
+namespace lazyt::loader {
+
+// Why a candidate was refused. The text form (reason_name) is stable: scripts and tests match it.
+enum class Reason {
+  kLoaded,            // "loaded"
+  kFound,             // "found": seen, not tried
+  kFileMissing,       // "file-missing"
+  kBadManifest,       // "bad-manifest"
+  kUntrustedPath,     // "untrusted-path"
+  kNotALibrary,       // "not-a-library"
+  kWrongArchitecture, // "wrong-architecture"
+  kMissingDependency, // "missing-dependency"
+  kUndefinedSymbol,   // "undefined-symbol"
+  kNoEntry,           // "no-entry"
+  kEntryFailed,       // "entry-failed"
+  kAbiMajor,          // "abi-major"
+  kAbiDraft,          // "abi-draft"
+  kHostTooOld,        // "host-too-old"
+  kStructTooShort,    // "struct-too-short"
+  kMissingSlot,       // "missing-slot"
+  kHandshake,         // "handshake"
+  kInitFailed,        // "init-failed"
+  kNoDevice,          // "no-device"
+  kDuplicateName,     // "duplicate-name"
+};
+const char* reason_name(Reason reason);
+// What a person can do about it, one sentence.
+const char* reason_hint(Reason reason);
+
+struct Candidate {
+  std::string name;      // backend name; from manifest or file name until known
+  std::string path;      // library (or manifest, when that is what is wrong)
+  std::string found_by;  // "LAZYT_BACKEND", "LAZYT_PLUGIN_PATH", "beside the library", ...
+  std::string step;      // the step that failed or the last one done: "manifest", "open", "entry", "handshake", ...
+  Reason reason = Reason::kFound;
+  std::string detail;
+  int32_t score = 0;
+};
+
+struct Report {
+  std::string requested;  // LAZYT_BACKEND or the argument; empty = automatic
+  std::vector<Candidate> candidates;
+  std::string to_text() const;  // a few lines per candidate, with hints
+  std::string to_json() const;
+};
+
+// Loads a backend. `requested`: a name, a path (contains '/'), or a comma list in order of
+// preference; empty = LAZYT_BACKEND; both empty = the highest score among plugins with a device.
+// A named backend that cannot be loaded is an error that holds the whole report's text; there is
+// no silent fallback. Loading the same library twice gives the same Plugin. [any thread]
+base::Result<base::Ref<Plugin>> load(const std::string& requested = {}, Report* report = nullptr);
+
+// Everything that can be found, without loading a library that has a manifest.
+Report list();
+
+}  // namespace lazyt::loader

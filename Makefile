@@ -1,0 +1,54 @@
+VENV ?= .venv
+BUILD ?= build
+PYTHON ?= python3
+MESON_OPTIONS ?=
+
+PY := $(VENV)/bin/python
+MESON := $(PY) -m mesonbuild.mesonmain
+INSTALLED := $(VENV)/.lazyt-requirements
+# meson looks for ninja on the path; the virtual environment has the pinned one.
+export PATH := $(abspath $(VENV))/bin:$(PATH)
+# Without these ccache refuses translation units that use the precompiled header.
+export CCACHE_SLOPPINESS ?= pch_defines,time_macros,include_file_mtime,include_file_ctime
+
+.DEFAULT_GOAL := help
+.PHONY: help build configure demo test test-full tiny format clean
+
+help: ## show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
+
+$(INSTALLED): requirements.txt tools/build/system_packages.sh
+	@bash tools/build/system_packages.sh
+	@test -x $(PY) || { echo "== creating $(VENV)"; $(PYTHON) -m venv $(VENV); }
+	@echo "== installing requirements.txt into $(VENV)"
+	@$(PY) -m pip install --disable-pip-version-check -r requirements.txt
+	@touch $@
+
+$(BUILD)/build.ninja: $(INSTALLED)
+	@echo "== configuring $(BUILD)"
+	@test -e $@ && touch $@ || $(MESON) setup $(BUILD) $(MESON_OPTIONS)
+
+configure: $(BUILD)/build.ninja
+
+build: configure ## build everything and install it into the virtual environment
+	@$(MESON) compile -C $(BUILD)
+	@$(MESON) install -C $(BUILD) --no-rebuild --only-changed --quiet
+
+demo: build ## train the MNIST network of the tutorial on the device, 14 epochs
+	@$(PY) examples/mnist.py --epochs 14 --metrics
+
+tiny: build ## the tests that need seconds
+	@$(PY) tools/build/run_tests.py --tiny --build $(BUILD)
+
+test: build ## the quick tests, minutes
+	@$(PY) tools/build/run_tests.py --quick --build $(BUILD)
+
+test-full: build ## everything: also sanitizer builds and slow tests
+	@$(PY) tools/build/run_tests.py --full --build $(BUILD)
+
+format: $(INSTALLED) ## format C, C++ and Python files
+	@git ls-files '*.c' '*.h' '*.cpp' '*.hpp' | xargs -r $(VENV)/bin/clang-format -i
+	@$(PY) -m ruff format .
+
+clean: ## remove the build folders (the virtual environment stays)
+	rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-tsan

@@ -1,0 +1,51 @@
+"""pytest plugin: one JSON line when a test starts and one when it ends, in the file $LAZYT_TEST_RECORD.
+
+A JUnit report is written at exit, so a crash of the process would lose every result. With this record the
+driver counts what ran, blames the test that was running, and starts again: tests already in it are not rerun.
+"""
+
+import json
+import os
+
+_path = os.environ.get("LAZYT_TEST_RECORD", "")
+_worst: dict[str, tuple[str, str]] = {}
+
+
+def _write(**row):
+    with open(_path, "a", encoding="utf-8") as out:
+        out.write(json.dumps(row) + "\n")
+
+
+def pytest_collection_modifyitems(config, items):
+    if not os.path.exists(_path):
+        return
+    with open(_path, encoding="utf-8") as record:
+        seen = {json.loads(line)["id"] for line in record}
+    gone = [item for item in items if item.nodeid in seen]
+    if gone:
+        items[:] = [item for item in items if item.nodeid not in seen]
+        config.hook.pytest_deselected(items=gone)
+
+
+def pytest_collectreport(report):
+    if report.failed:
+        _write(id=report.nodeid or "collection", outcome="failed", why=str(report.longrepr)[-300:])
+
+
+def pytest_runtest_logstart(nodeid):
+    _worst[nodeid] = ("passed", "")
+    _write(id=nodeid, outcome="started")
+
+
+def pytest_runtest_logreport(report):
+    if report.failed:
+        lines = str(report.longrepr).strip().splitlines() or [""]
+        _worst[report.nodeid] = ("failed", lines[-1][:200])
+    elif report.skipped and _worst.get(report.nodeid, ("",))[0] != "failed":
+        why = report.longrepr[2] if isinstance(report.longrepr, tuple) else getattr(report, "wasxfail", "")
+        _worst[report.nodeid] = ("skipped", str(why)[:200])
+
+
+def pytest_runtest_logfinish(nodeid):
+    outcome, why = _worst.pop(nodeid, ("passed", ""))
+    _write(id=nodeid, outcome=outcome, why=why)

@@ -1,6 +1,8 @@
 // Lru: a bounded map that forgets what was used longest ago. Not thread-safe.
 #pragma once
 
+#include <cstddef>
+#include <functional>
 #include <list>
 #include <unordered_map>
 #include <utility>

@@ -14,6 +14,7 @@ const std::vector<EnvOption>& env_options() {
       {"LAZYT_PLUGIN_PATH", "absolute folders, ':' between", "", "Folders to look for plugins in, first."},
       {"LAZYT_FALLBACK", "allow|warn|deny", "allow", "What to do with an operator that the backend lacks."},
       {"LAZYT_LOG", "trace|debug|info|warning|error", "warning", "Least level of messages on stderr."},
+      {"LAZYT_THREADS", "integer >= 1", "the process's CPUs", "Threads that backends may use for compute."},
       {"LAZYT_QUEUE", "integer >= 1", "4", "Launches that may wait or run before recording blocks."},
       {"LAZYT_CACHE_SIZE", "integer >= 1", "1024", "Compiled programs kept in memory."},
       {"LAZYT_MAX_PENDING", "integer >= 1", "20000", "Recorded operators after which a trace is cut."},

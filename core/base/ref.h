@@ -19,6 +19,14 @@ class RefCounted {
   void release() const {
     if (count_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
   }
+  // False if the last reference is gone. For tables of weak pointers whose entries the object's
+  // destructor removes under the table's lock.
+  bool try_retain() const {
+    uint32_t n = count_.load(std::memory_order_relaxed);
+    while (n != 0 && !count_.compare_exchange_weak(n, n + 1, std::memory_order_acq_rel)) {
+    }
+    return n != 0;
+  }
   // True if the caller's reference is the only one. Nobody else can make another then.
   bool unique() const { return count_.load(std::memory_order_acquire) == 1; }
 

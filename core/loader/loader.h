@@ -39,6 +39,8 @@ enum class Reason {
   kInitFailed,        // "init-failed"
   kNoDevice,          // "no-device"
   kDuplicateName,     // "duplicate-name"
+  kCrashed,           // "crashed": a helper process died of it (`lazyt doctor`)
+  kHung,              // "hung": a helper process ran out of time
 };
 const char* reason_name(Reason reason);
 // What a person can do about it, one sentence.
@@ -69,5 +71,11 @@ base::Result<base::Ref<Plugin>> load(const std::string& requested = {}, Report* 
 
 // Everything that can be found, without loading a library that has a manifest.
 Report list();
+
+// For `lazyt doctor`, which calls it in a helper process: tries one candidate of list() as far as it
+// goes and lets it go again; its step, reason and detail then say how far that was.
+void probe(Candidate& candidate);
+// The candidate of a path (library or manifest), not tried.
+Candidate candidate(const std::string& path);
 
 }  // namespace lazyt::loader

@@ -1,0 +1,75 @@
+#include "loader/manifest.h"
+
+#include <filesystem>
+#include <fstream>
+#include <limits>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace lazyt::loader {
+namespace {
+
+using nlohmann::json;
+
+template <class T>
+base::Status integer(const json& object, const char* key, bool required, T& out) {
+  auto it = object.find(key);
+  if (it == object.end())
+    return required ? base::invalid_argument(fmt::format("field '{}' is missing", key)) : base::Status();
+  if (!it->is_number_integer()) return base::invalid_argument(fmt::format("field '{}' is not an integer", key));
+  const int64_t value = it->get<int64_t>();
+  if (value < std::numeric_limits<T>::min() || value > std::numeric_limits<T>::max())
+    return base::invalid_argument(fmt::format("field '{}': {} is out of range", key, value));
+  out = static_cast<T>(value);
+  return {};
+}
+
+base::Status text(const json& object, const char* key, bool required, std::string& out) {
+  auto it = object.find(key);
+  if (it == object.end())
+    return required ? base::invalid_argument(fmt::format("field '{}' is missing", key)) : base::Status();
+  if (!it->is_string()) return base::invalid_argument(fmt::format("field '{}' is not a string", key));
+  out = it->get<std::string>();
+  if (required && out.empty()) return base::invalid_argument(fmt::format("field '{}' is empty", key));
+  return {};
+}
+
+bool valid_name(const std::string& name) {
+  for (char c : name)
+    if (!(c >= 'a' && c <= 'z') && !(c >= '0' && c <= '9') && c != '_') return false;
+  return !name.empty();
+}
+
+}  // namespace
+
+base::Result<Manifest> read_manifest(const std::string& path) {
+  std::ifstream in(path);
+  if (!in) return base::invalid_argument("cannot be read");
+  const json root = json::parse(in, nullptr, false);
+  const bool ours = std::filesystem::path(path).filename().string().starts_with("lazyt_");
+  if (!root.is_object() || !root.contains("lazyt_manifest")) {
+    if (!ours) return base::not_found("not a lazyt manifest");
+    return base::invalid_argument(root.is_discarded() ? "not valid JSON" : "field 'lazyt_manifest' is missing");
+  }
+  Manifest m;
+  uint32_t format = 0;
+  LAZYT_RETURN_IF_ERROR(integer(root, "lazyt_manifest", true, format));
+  if (format != 1)
+    return base::invalid_argument(fmt::format("manifest format {} is not known to this host, which reads 1", format));
+  LAZYT_RETURN_IF_ERROR(text(root, "name", true, m.name));
+  if (!valid_name(m.name))
+    return base::invalid_argument(fmt::format("name '{}' has other characters than a-z, 0-9 and _", m.name));
+  LAZYT_RETURN_IF_ERROR(text(root, "library", true, m.library));
+  if (!root.contains("abi") || !root["abi"].is_object()) return base::invalid_argument("field 'abi' is not an object");
+  LAZYT_RETURN_IF_ERROR(integer(root["abi"], "major", true, m.abi_major));
+  LAZYT_RETURN_IF_ERROR(integer(root["abi"], "minor", true, m.abi_minor));
+  LAZYT_RETURN_IF_ERROR(integer(root["abi"], "draft", false, m.abi_draft));
+  LAZYT_RETURN_IF_ERROR(text(root, "version", false, m.version));
+  LAZYT_RETURN_IF_ERROR(text(root, "description", false, m.description));
+  LAZYT_RETURN_IF_ERROR(integer(root, "score", false, m.score));
+  m.library = (std::filesystem::path(path).parent_path() / m.library).lexically_normal().string();
+  return m;
+}
+
+}  // namespace lazyt::loader

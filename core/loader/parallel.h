@@ -1,0 +1,18 @@
+// The host's threads for compute, lent to plugins through lazyt_host_services_t.
+#pragma once
+
+#include <cstdint>
+
+#include "lazyt/host.h"
+
+namespace lazyt::loader {
+
+// LAZYT_THREADS, or the CPUs this process may run on. 1 on a thread that is itself a worker.
+uint32_t thread_count();
+
+// Runs body(user_data, i) for every i below count and returns when all are done; the caller works
+// too. Runs in order on the caller alone when nested, or while another thread uses the workers.
+// The workers start at first use, live for the process, and are started anew in a forked child.
+void parallel_for(uint64_t count, lazyt_parallel_body_t body, void* user_data);
+
+}  // namespace lazyt::loader

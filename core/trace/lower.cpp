@@ -1,0 +1,396 @@
+#include "trace/lower.h"
+
+#include <fmt/format.h>
+
+#include <unordered_set>
+
+#include "ir/registry.h"
+#include "trace/promote.h"
+#include "trace/views.h"
+
+namespace lazyt::trace {
+namespace {
+
+using base::Dims;
+using base::DType;
+using base::Meta;
+using ir::Arg;
+using ir::ValueId;
+
+class Lowerer {
+ public:
+  explicit Lowerer(const Tape& tape) : tape_(tape) {
+    slots_.resize(tape.slots.size(), ir::kNone);
+    ancestor_.resize(tape.slots.size(), ir::kNone);
+    for (uint32_t i = 0; i < tape.inputs.size(); i++) {
+      uint32_t slot = tape.inputs[i];
+      slots_[slot] = graph_.add_input(tape.slots[slot]);
+      graph_.inputs.back().may_donate = true;
+      ancestor_[slot] = i;
+    }
+    for (const ScalarType& s : tape.scalars) scalars_.push_back(graph_.add_host_scalar(s.dtype, s.weak));
+  }
+
+  base::Result<ir::Graph> run(std::span<const uint32_t> outputs) {
+    for (size_t i = 0; i < tape_.tokens.size(); i++)
+      if (base::Status s = token(i); !s.ok()) return s;
+    // Each output is a value of its own, laid out as its storage is (EXE-8).
+    std::unordered_set<ValueId> used;
+    for (uint32_t slot : outputs) {
+      ValueId v = value_of(slot);
+      const Meta& natural = tape_.slots[slot];
+      const ir::Value& value = graph_.values[v];
+      if (value.kind == ir::ValueKind::kResult && !used.count(v)) {
+        graph_.values[v].meta.strides = natural.strides;
+      } else {
+        v = graph_.add_op("aten::clone", "", {Arg::of_value(v), Arg::none()}, natural);
+      }
+      used.insert(v);
+      graph_.outputs.push_back({v, donor(slot)});
+    }
+    return std::move(graph_);
+  }
+
+ private:
+  // The input whose storage this slot overwrites, if it has the same bytes' shape.
+  uint32_t donor(uint32_t slot) const {
+    uint32_t input = ancestor_[slot];
+    if (input == ir::kNone || tape_.slots[tape_.inputs[input]] != tape_.slots[slot]) return ir::kNone;
+    for (const ir::Output& o : graph_.outputs)
+      if (o.donor == input) return ir::kNone;
+    return input;
+  }
+
+  ValueId value_of(uint32_t slot) {
+    if (slots_[slot] == ir::kNone) slots_[slot] = zeros(tape_.slots[slot]);
+    return slots_[slot];
+  }
+
+  // What was never written reads as zeros.
+  ValueId zeros(const Meta& meta) {
+    return graph_.add_op("aten::zeros", "",
+                         {Arg::of_ints(meta.dims), Arg::of_int(meta.dtype, LAZYT_ARG_DTYPE),
+                          Arg::of_int(0, LAZYT_ARG_LAYOUT), Arg::of_int(0, LAZYT_ARG_DEVICE), Arg::none()},
+                         Meta::contiguous(meta.dtype, meta.dims), source_);
+  }
+
+  struct Operand {
+    uint32_t slot;
+    Geometry view;
+    ValueId value = ir::kNone;  // read lazily: a written operand may not be read at all
+  };
+
+  ValueId read(Operand& o) {
+    if (o.value == ir::kNone)
+      o.value = read_view(graph_, value_of(o.slot), tape_.slots[o.slot], o.view, source_);
+    return o.value;
+  }
+
+  ValueId cast(ValueId v, DType dtype) {
+    const Meta& m = graph_.values[v].meta;
+    if (m.dtype == dtype) return v;
+    return graph_.add_op("aten::_to_copy", "",
+                         {Arg::of_value(v), Arg::of_int(dtype, LAZYT_ARG_DTYPE), Arg::none(), Arg::none(), Arg::none(),
+                          Arg::of_bool(false), Arg::none()},
+                         Meta::contiguous(dtype, m.dims), source_);
+  }
+
+  ValueId expand(ValueId v, const Dims& dims) {
+    if (graph_.values[v].meta.dims == dims) return v;
+    return graph_.add_op("aten::expand", "", {Arg::of_value(v), Arg::of_ints(dims), Arg::of_bool(false)},
+                         Meta::contiguous(graph_.values[v].meta.dtype, dims), source_);
+  }
+
+  base::Status token(size_t index);
+  base::Result<Arg> arg(const OpArg& spec);
+  void promote_operands(std::vector<Arg>& args, const ir::OpEntry& entry, const std::vector<Meta>& results);
+  base::Result<std::vector<ValueId>> functional(const Op& op, std::vector<Arg> args, const std::vector<Meta>& results);
+  base::Result<std::vector<ValueId>> random(const Op& op, const std::vector<Arg>& args, const std::vector<Meta>& results);
+  Arg next_scalar() { return Arg::of_value(scalars_[scalar_++]); }
+
+  const Tape& tape_;
+  ir::Graph graph_;
+  std::vector<ValueId> slots_;     // value of each slot
+  std::vector<uint32_t> ancestor_; // input whose storage the slot belongs to
+  std::vector<ValueId> scalars_;
+
+  // Of the token at hand.
+  SourceRef source_;
+  std::vector<Operand> operands_;
+  size_t operand_ = 0, scalar_ = 0;
+  const uint64_t* word_ = nullptr;
+};
+
+// Decodes one argument. Tensors are read here unless they are only written.
+base::Result<Arg> Lowerer::arg(const OpArg& spec) {
+  uint64_t w = *word_++;
+  switch (tag_of(w)) {
+    case kNone: return Arg::none();
+    case kTensor: {
+      word_ += 1 + 2 * low_of(w);
+      Operand& o = operands_[operand_++];
+      return spec.out ? Arg::none() : Arg::of_value(read(o));
+    }
+    case kHostScalar: return next_scalar();
+    case kList: {
+      std::vector<Arg> list;
+      for (uint32_t i = 0, n = low_of(w); i < n; i++) {
+        auto e = arg(spec);
+        if (!e.ok()) return e;
+        list.push_back(std::move(e).value());
+      }
+      return Arg::of_list(std::move(list));
+    }
+    case kInt: {
+      auto v = static_cast<int64_t>(*word_++);
+      switch (spec.type) {
+        case ArgType::kDType: return Arg::of_int(v, LAZYT_ARG_DTYPE);
+        case ArgType::kLayout: return Arg::of_int(v, LAZYT_ARG_LAYOUT);
+        case ArgType::kDevice: return Arg::of_int(v, LAZYT_ARG_DEVICE);
+        case ArgType::kMemoryFormat: return Arg::of_int(v, LAZYT_ARG_MEMORY_FORMAT);
+        default: return Arg::of_int(v);
+      }
+    }
+    case kDouble: return Arg::of_double(double_of(*word_++));
+    case kBool: return Arg::of_bool(*word_++ != 0);
+    case kComplex: {
+      double re = double_of(word_[0]), im = double_of(word_[1]);
+      word_ += 2;
+      return Arg::of_complex({re, im});
+    }
+    case kString: {
+      uint32_t n = low_of(w);
+      std::string text(reinterpret_cast<const char*>(word_), n);
+      word_ += (n + 7) / 8;
+      return Arg::of_string(std::move(text));
+    }
+    case kInts: case kBools: {
+      std::vector<int64_t> v(word_, word_ + low_of(w));
+      word_ += low_of(w);
+      return Arg::of_ints(std::move(v), tag_of(w) == kInts ? LAZYT_ARG_INTS : LAZYT_ARG_BOOLS);
+    }
+    case kDoubles: {
+      std::vector<double> v;
+      for (uint32_t i = 0; i < low_of(w); i++) v.push_back(double_of(*word_++));
+      return Arg::of_doubles(std::move(v));
+    }
+    case kGenerator: return Arg::none();
+  }
+  return base::internal(fmt::format("lowering: unknown tag {} in a tape", static_cast<int>(tag_of(w))));
+}
+
+base::Status Lowerer::token(size_t index) {
+  const TokenHeader& h = tape_.header(index);
+  const Token& token = tape_.tokens[index];
+  const Op& op = *h.op;
+  source_ = token.source;
+
+  // Operands: geometry from the signature is read as the args are; slots come from the roles.
+  const uint64_t* signature = reinterpret_cast<const uint64_t*>(&h) + kHeaderWords;
+  operands_.clear();
+  const uint64_t* role = signature + h.signature;
+  const uint64_t* roles_end = role + h.roles;
+  while (role < roles_end) {
+    uint64_t r = *role++;
+    if (r & kNewInput) {
+      take_meta(role);
+      role++;
+    } else if (r & kUninitialised) {
+      role++;
+    }
+    operands_.push_back({low_of(r), {}, ir::kNone});
+  }
+  // Walk the tensors of the signature once for their geometry.
+  {
+    size_t k = 0;
+    for (const uint64_t *w = signature, *end = signature + h.signature; w < end;) {
+      switch (tag_of(*w)) {
+        case kTensor: {
+          uint32_t rank = low_of(*w);
+          Geometry& g = operands_[k++].view;
+          g.meta.dtype = static_cast<DType>(mid_of(*w));
+          g.offset = static_cast<int64_t>(w[1]);
+          g.meta.dims.assign(w + 2, w + 2 + rank);
+          g.meta.strides.assign(w + 2 + rank, w + 2 + 2 * rank);
+          w += 2 + 2 * rank;
+          break;
+        }
+        case kInt: case kDouble: case kBool: w += 2; break;
+        case kComplex: w += 3; break;
+        case kString: w += 1 + (low_of(*w) + 7) / 8; break;
+        case kInts: case kDoubles: case kBools: w += 1 + low_of(*w); break;
+        default: w += 1; break;
+      }
+    }
+  }
+
+  word_ = signature;
+  operand_ = 0;
+  std::vector<Arg> args;
+  std::vector<size_t> written;  // operands
+  for (const OpArg& spec : op.args) {
+    size_t first = operand_;
+    // What an operator only overwrites is not read (its old bytes may be all the program's input).
+    bool unread = spec.out || (spec.written && op.lowering != Lowering::kPlain && op.lowering != Lowering::kBernoulli);
+    OpArg s = spec;
+    s.out = unread;
+    auto a = arg(s);
+    if (!a.ok()) return a.status();
+    if (spec.written)
+      for (size_t i = first; i < operand_; i++) written.push_back(i);
+    if (!spec.out) args.push_back(std::move(a).value());
+  }
+
+  std::vector<Meta> results;
+  const uint64_t* m = signature + h.signature + h.roles;
+  for (uint32_t i = 0; i < h.fresh + h.written; i++) {
+    results.push_back(take_meta(m));
+    // Not asked for (an output_mask): an empty tensor that nobody reads.
+    if (results.back().dtype == LAZYT_DTYPE_INVALID) results.back() = Meta::contiguous(LAZYT_DTYPE_FLOAT32, {0});
+  }
+  auto values = functional(op, std::move(args), results);
+  if (!values.ok()) return values.status().with_note(op.name, fmt::format("token {} of the trace", index));
+  for (uint32_t i = 0; i < h.fresh; i++) slots_[token.first_result + i] = values.value()[i];
+  for (uint32_t i = 0; i < h.written; i++) {
+    Operand& o = operands_[written[i]];
+    uint32_t slot = token.first_result + h.fresh + i;
+    ValueId v = expand(cast(values.value()[h.fresh + i], o.view.meta.dtype), o.view.meta.dims);
+    // Bytes that were never written may take this geometry as their natural one.
+    const Meta& before = tape_.slots[o.slot];
+    const Meta& after = tape_.slots[slot];
+    if (before == after)
+      slots_[slot] = write_view(graph_, value_of(o.slot), after, o.view, v, source_);
+    else
+      slots_[slot] = v;
+    ancestor_[slot] = ancestor_[o.slot];
+    // A second write of this call to the same storage goes on top of the first.
+    for (size_t j = i + 1; j < h.written; j++)
+      if (operands_[written[j]].slot == o.slot) operands_[written[j]].slot = slot;
+  }
+  return {};
+}
+
+// Casts the operands of a pointwise operator to the dtype it computes in (PRG-4). Host scalars stay.
+void Lowerer::promote_operands(std::vector<Arg>& args, const ir::OpEntry& entry, const std::vector<Meta>& results) {
+  if (entry.promote == ir::Promote::kNone || results.empty()) return;
+  DType target = results[0].dtype;
+  if (entry.promote == ir::Promote::kCompare) {
+    std::vector<PromoteOperand> operands;
+    for (const Arg& a : args) {
+      if (a.kind == LAZYT_ARG_VALUE) {
+        const ir::Value& v = graph_.values[a.value];
+        operands.push_back({v.meta.dtype, v.weak                 ? Rank::kNumber
+                                          : v.meta.dims.empty() ? Rank::kScalarTensor
+                                                                 : Rank::kTensor});
+      } else if (a.kind == LAZYT_ARG_DOUBLE) {
+        operands.push_back({LAZYT_DTYPE_FLOAT64, Rank::kNumber});
+      } else if (a.kind == LAZYT_ARG_INT) {
+        operands.push_back({LAZYT_DTYPE_INT64, Rank::kNumber});
+      }
+    }
+    target = promote(operands, LAZYT_DTYPE_FLOAT32);
+  }
+  for (Arg& a : args)
+    if (a.kind == LAZYT_ARG_VALUE && graph_.values[a.value].kind != ir::ValueKind::kHostScalar)
+      a.value = cast(a.value, target);
+}
+
+// The results of a call as values: what the operator would return if it wrote nothing.
+base::Result<std::vector<ValueId>> Lowerer::functional(const Op& op, std::vector<Arg> args,
+                                                       const std::vector<Meta>& results) {
+  switch (op.lowering) {
+    case Lowering::kCopy: return std::vector<ValueId>{args[1].value};
+    case Lowering::kZero: return std::vector<ValueId>{zeros(results[0])};
+    case Lowering::kFill:
+      if (args[1].kind == LAZYT_ARG_VALUE && graph_.values[args[1].value].kind != ir::ValueKind::kHostScalar)
+        return std::vector<ValueId>{args[1].value};  // fill_.Tensor: cast and broadcast by the write
+      return std::vector<ValueId>{graph_.add_op(
+          "aten::full", "",
+          {Arg::of_ints(results[0].dims), args[1], Arg::of_int(results[0].dtype, LAZYT_ARG_DTYPE),
+           Arg::of_int(0, LAZYT_ARG_LAYOUT), Arg::of_int(0, LAZYT_ARG_DEVICE), Arg::none()},
+          Meta::contiguous(results[0].dtype, results[0].dims), source_)};
+    case Lowering::kPlain: break;
+    default: return random(op, args, results);
+  }
+  if (op.random) return base::unimplemented(fmt::format("{}.{}: random, and not in the opset", op.name, op.overload));
+  if (const ir::OpEntry* entry = ir::find_op(op.functional_name, op.functional_overload))
+    promote_operands(args, *entry, results);
+  ir::NodeId node = graph_.add_node(op.functional_name, op.functional_overload, std::move(args), results, source_);
+  std::vector<ValueId> out;
+  for (uint32_t i = 0; i < results.size(); i++) out.push_back(graph_.nodes[node].first_result + i);
+  return out;
+}
+
+// Random operators become lazyt's own, whose numbers depend on (seed, offset, element) alone (PRG-7).
+base::Result<std::vector<ValueId>> Lowerer::random(const Op& op, const std::vector<Arg>& args,
+                                                   const std::vector<Meta>& results) {
+  Arg seed = next_scalar(), offset = next_scalar();
+  const Meta out = Meta::contiguous(results[0].dtype, results[0].dims);
+  Arg size = Arg::of_ints(out.dims), dtype = Arg::of_int(out.dtype, LAZYT_ARG_DTYPE);
+  auto one = [&](const char* name, std::vector<Arg> a) {
+    a.push_back(seed);
+    a.push_back(offset);
+    return std::vector<ValueId>{graph_.add_op(name, "", std::move(a), out, source_)};
+  };
+  switch (op.lowering) {
+    case Lowering::kDropout: {
+      ir::NodeId node = graph_.add_node("lazyt::dropout", "", {args[0], args[1], seed, offset},
+                                        {out, Meta::contiguous(LAZYT_DTYPE_BOOL, out.dims)}, source_);
+      ValueId first = graph_.nodes[node].first_result;
+      return std::vector<ValueId>{first, first + 1};
+    }
+    case Lowering::kUniform: return one("lazyt::uniform", {size, dtype, args[1], args[2]});
+    case Lowering::kNormal: return one("lazyt::normal", {size, dtype, args[1], args[2]});
+    case Lowering::kBernoulli: {
+      ValueId p = args.size() > 1 && args[1].kind == LAZYT_ARG_VALUE ? args[1].value : args[0].value;
+      p = expand(p, out.dims);
+      if (!is_floating(graph_.values[p].meta.dtype)) p = cast(p, LAZYT_DTYPE_FLOAT32);
+      ValueId v = graph_.add_op("lazyt::bernoulli", "", {Arg::of_value(p), seed, offset},
+                                Meta::contiguous(graph_.values[p].meta.dtype, out.dims), source_);
+      return std::vector<ValueId>{cast(v, out.dtype)};
+    }
+    case Lowering::kBernoulliFloat: {
+      ValueId p = graph_.add_op("aten::full", "",
+                                {size, args[1], Arg::of_int(LAZYT_DTYPE_FLOAT32, LAZYT_ARG_DTYPE),
+                                 Arg::of_int(0, LAZYT_ARG_LAYOUT), Arg::of_int(0, LAZYT_ARG_DEVICE), Arg::none()},
+                                Meta::contiguous(LAZYT_DTYPE_FLOAT32, out.dims), source_);
+      ValueId v = graph_.add_op("lazyt::bernoulli", "", {Arg::of_value(p), seed, offset},
+                                Meta::contiguous(LAZYT_DTYPE_FLOAT32, out.dims), source_);
+      return std::vector<ValueId>{cast(v, out.dtype)};
+    }
+    case Lowering::kRandInt: {
+      // (self, generator), (self, to, generator) or (self, from, to, generator).
+      int64_t low = 0, high = 0;
+      std::vector<const Arg*> numbers;
+      for (size_t i = 1; i < args.size(); i++)
+        if (args[i].kind == LAZYT_ARG_INT) numbers.push_back(&args[i]);
+      if (numbers.size() == 2) low = numbers[0]->i, high = numbers[1]->i;
+      if (numbers.size() == 1) high = numbers[0]->i;
+      if (numbers.empty()) {  // the whole range that the dtype holds exactly, as PyTorch's random_()
+        switch (out.dtype) {
+          case LAZYT_DTYPE_BOOL: high = 2; break;
+          case LAZYT_DTYPE_UINT8: high = 256; break;
+          case LAZYT_DTYPE_INT8: high = 128; break;
+          case LAZYT_DTYPE_INT16: high = 32768; break;
+          case LAZYT_DTYPE_INT32: high = int64_t{1} << 31; break;
+          case LAZYT_DTYPE_BFLOAT16: high = 257; break;
+          case LAZYT_DTYPE_FLOAT16: high = 2049; break;
+          case LAZYT_DTYPE_FLOAT32: high = (int64_t{1} << 24) + 1; break;
+          case LAZYT_DTYPE_FLOAT64: high = (int64_t{1} << 53) + 1; break;
+          default: high = INT64_MAX; break;
+        }
+      }
+      return one("lazyt::randint", {size, dtype, Arg::of_int(low), Arg::of_int(high)});
+    }
+    default: break;
+  }
+  return base::internal(op.name + ": no lowering");
+}
+
+}  // namespace
+
+base::Result<ir::Graph> lower(const Tape& tape, std::span<const uint32_t> outputs) {
+  return Lowerer(tape).run(outputs);
+}
+
+}  // namespace lazyt::trace

@@ -1,0 +1,72 @@
+// Op: what the recorder knows of an operator, made once from its schema by the frontend.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/counters.h"
+
+namespace lazyt::trace {
+
+enum class ArgType : uint8_t {
+  kTensor,  // also Tensor?
+  kTensorList,  // also Tensor?[]
+  kScalar,
+  kScalarList,
+  kInt,
+  kDouble,
+  kBool,
+  kString,
+  kIntList,
+  kDoubleList,
+  kBoolList,
+  kDType,
+  kLayout,
+  kDevice,
+  kMemoryFormat,
+  kGenerator,
+  kUnsupported,  // streams, dicts, objects: the call goes to the host
+};
+
+struct OpArg {
+  std::string name;
+  ArgType type = ArgType::kUnsupported;
+  bool written = false;  // Tensor(a!): in-place or out=
+  bool out = false;      // written and not read: an out= argument
+  bool is_static = false;  // a Scalar whose value chooses kernel or shape: part of the signature
+};
+
+// How a token becomes nodes (lower.cpp).
+enum class Lowering : uint8_t {
+  kPlain,  // the functional operator of the same arguments
+  kCopy,   // self takes src, cast and broadcast
+  kFill,   // self takes a number, nothing of it is read
+  kZero,
+  kDropout,
+  kUniform,
+  kNormal,
+  kBernoulli,       // (self) or (self, p): probabilities
+  kBernoulliFloat,  // in place, one probability
+  kRandInt,
+};
+
+// Results of a call are numbered: first the fresh ones, then one for each written tensor in the
+// order of the arguments (lists flattened). The functional operator returns them in that order.
+struct Op {
+  std::string name;      // "aten::add_"
+  std::string overload;  // "Tensor"
+  std::string functional_name, functional_overload;
+  std::vector<OpArg> args;
+  Lowering lowering = Lowering::kPlain;
+  bool random = false;  // takes (seed, offset) from the device's generator
+  base::Counter* recorded = nullptr;  // "lazyt::add_"
+
+  bool writes() const {
+    for (const OpArg& a : args)
+      if (a.written) return true;
+    return false;
+  }
+};
+
+}  // namespace lazyt::trace

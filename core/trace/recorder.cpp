@@ -1,0 +1,356 @@
+#include "trace/recorder.h"
+
+#include <algorithm>
+#include <cassert>
+
+namespace lazyt::trace {
+namespace {
+
+constexpr size_t kMaxTapes = 256;
+
+uint64_t token_hash(uint64_t seed, const uint64_t* words, size_t count) {
+  return base::hash128(words, count * 8, seed).low;
+}
+
+bool meta_equals(const uint64_t* words, const base::Meta& m) {
+  size_t rank = m.dims.size();
+  return words[0] == (static_cast<uint64_t>(m.dtype) | rank << 8) &&
+         std::memcmp(words + 1, m.dims.data(), rank * 8) == 0 &&
+         std::memcmp(words + 1 + rank, m.strides.data(), rank * 8) == 0;
+}
+
+}  // namespace
+
+const char* flush_reason_name(FlushReason reason) {
+  switch (reason) {
+    case FlushReason::kValueNeeded: return "ValueNeeded";
+    case FlushReason::kMarkStep: return "MarkStep";
+    case FlushReason::kOptimizerStep: return "OptimizerStep";
+    case FlushReason::kNodeBudget: return "NodeBudget";
+    case FlushReason::kHostOperator: return "HostOperator";
+    case FlushReason::kBackendChange: return "BackendChange";
+    case FlushReason::kExit: return "Exit";
+  }
+  return "Unknown";
+}
+
+void Recorder::link(Storage& s) {
+  if (s.pending) return;
+  s.pending = true;
+  s.previous = live_.previous;
+  s.next = &live_;
+  live_.previous->next = &s;
+  live_.previous = &s;
+  live_count_++;
+}
+
+void Recorder::unlink(Storage& s) {
+  if (!s.pending) return;
+  s.pending = false;
+  s.previous->next = s.next;
+  s.next->previous = s.previous;
+  s.previous = s.next = nullptr;
+  live_count_--;
+}
+
+void Recorder::bind(Storage& s, uint32_t slot) {
+  s.epoch = epoch_;
+  s.slot = slot;
+  s.data = nullptr;
+  link(s);
+}
+
+void Recorder::set_data(Storage& s, base::Ref<exec::Data> data) {
+  unlink(s);
+  s.epoch = 0;
+  s.data = std::move(data);
+}
+
+void Recorder::forget(Storage& s) {
+  unlink(s);
+  s.data = nullptr;
+}
+
+// Fills call.roles as this trace sees its operands now, and tags storages met for the first time.
+// Returns true if all were known (nothing to undo).
+bool Recorder::take_roles(Call& call) {
+  call.roles.clear();
+  tagged_.clear();
+  for (Storage* s : call.operands) {
+    if (s->epoch == epoch_) {
+      call.roles.push_back(s->slot);
+      continue;
+    }
+    s->epoch = epoch_;
+    s->slot = next_slot_++;
+    tagged_.push_back(s);
+    if (s->data) {
+      call.roles.push_back(kNewInput | s->slot);
+      put_meta(call.roles, s->data->meta);
+      call.roles.push_back(s->size_bytes);
+      inputs_.push_back(s->data);
+    } else {
+      call.roles.push_back(kUninitialised | s->slot);
+      call.roles.push_back(s->size_bytes);
+    }
+  }
+  return tagged_.empty();
+}
+
+void Recorder::undo_roles(Call&, size_t inputs, uint32_t slot) {
+  for (Storage* s : tagged_) s->epoch = 0;
+  inputs_.resize(inputs);
+  next_slot_ = slot;
+}
+
+// REQUIRES: call.roles taken.
+bool Recorder::matches(Call& call, const Tape& tape, size_t token) {
+  if (token >= tape.tokens.size()) return false;
+  const TokenHeader& h = tape.header(token);
+  if (h.op != call.op || h.signature != call.signature.size() || h.roles != call.roles.size() ||
+      h.scalars != call.scalars.size())
+    return false;
+  const uint64_t* words = &tape.words[tape.tokens[token].offset] + kHeaderWords;
+  return std::memcmp(words, call.signature.data(), h.signature * 8) == 0 &&
+         std::memcmp(words + h.signature, call.roles.data(), h.roles * 8) == 0;
+}
+
+// Another known tape with the same beginning and this call next?
+bool Recorder::switch_tape(Call& call) {
+  for (size_t i = tapes_.size(); i-- > 0;) {
+    const Tape& t = *tapes_[i];
+    if (tapes_[i] == tape_ || !matches(call, t, position_)) continue;
+    if (position_ > 0) {
+      if (t.tokens[position_ - 1].prefix_hash != tape_->tokens[position_ - 1].prefix_hash) continue;
+      size_t prefix = t.tokens[position_].offset;
+      if (std::memcmp(t.words.data(), tape_->words.data(), prefix * 8) != 0) continue;
+    }
+    tape_ = tapes_[i];
+    return true;
+  }
+  return false;
+}
+
+const uint64_t* Recorder::replay(Call& call) {
+  if (own_ || !replay_) return nullptr;
+  if (position_ == 0 && !tape_) tape_ = guess_;
+  if (!tape_ && tapes_.empty()) return nullptr;
+  size_t inputs = inputs_.size();
+  uint32_t slot = next_slot_;
+  take_roles(call);
+  if (!(tape_ && matches(call, *tape_, position_)) && !((position_ == 0 || tape_) && switch_tape(call))) {
+    undo_roles(call, inputs, slot);
+    return nullptr;
+  }
+  const TokenHeader& header = tape_->header(position_);
+  commit(call, header);
+  return reinterpret_cast<const uint64_t*>(&header) + kHeaderWords + header.signature + header.roles;
+}
+
+// The token at position_ of tape_ is what happened: move on.
+void Recorder::commit(Call& call, const TokenHeader& header) {
+  scalars_.insert(scalars_.end(), call.scalars.begin(), call.scalars.end());
+  first_result_ = next_slot_;
+  uint32_t slot = first_result_ + header.fresh;
+  for (uint32_t w : call.writes) bind(*call.operands[w], slot++);
+  next_slot_ = slot;
+  position_++;
+  call.op->recorded->add();
+}
+
+// From here on the trace has a tape of its own: a copy of what it followed.
+void Recorder::start_own_tape() {
+  auto own = base::make_ref<Tape>();
+  if (position_ > 0) {
+    const Tape& t = *tape_;
+    size_t end = position_ < t.tokens.size() ? t.tokens[position_].offset : t.words.size();
+    own->words.assign(t.words.begin(), t.words.begin() + end);
+    own->tokens.assign(t.tokens.begin(), t.tokens.begin() + position_);
+    own->slots.assign(t.slots.begin(), t.slots.begin() + next_slot_);
+    own->slot_bytes.assign(t.slot_bytes.begin(), t.slot_bytes.begin() + next_slot_);
+    own->inputs.assign(t.inputs.begin(), t.inputs.begin() + inputs_.size());
+    own->scalars.assign(t.scalars.begin(), t.scalars.begin() + scalars_.size());
+  }
+  tape_ = std::move(own);
+  own_ = true;
+}
+
+const uint64_t* Recorder::append(Call& call, const Words& metas, uint32_t fresh,
+                                 std::shared_ptr<const ir::SourceLine> source) {
+  if (!own_) start_own_tape();
+  Tape& t = *tape_;
+  take_roles(call);
+  for (Storage* s : tagged_) {
+    if (s->data) {
+      t.inputs.push_back(s->slot);
+      t.slots.push_back(s->data->meta);
+    } else {
+      t.slots.push_back(base::Meta::contiguous(LAZYT_DTYPE_UINT8, {static_cast<int64_t>(s->size_bytes)}));
+    }
+    t.slot_bytes.push_back(s->size_bytes);
+  }
+  uint32_t offset = static_cast<uint32_t>(t.words.size());
+  TokenHeader header{call.op,
+                     static_cast<uint32_t>(call.signature.size()),
+                     static_cast<uint32_t>(call.roles.size()),
+                     static_cast<uint32_t>(metas.size()),
+                     static_cast<uint32_t>(call.scalars.size()),
+                     fresh,
+                     static_cast<uint32_t>(call.writes.size())};
+  t.words.resize(offset + kHeaderWords);
+  std::memcpy(&t.words[offset], &header, sizeof header);
+  t.words.insert(t.words.end(), call.signature.begin(), call.signature.end());
+  t.words.insert(t.words.end(), call.roles.begin(), call.roles.end());
+  t.words.insert(t.words.end(), metas.begin(), metas.end());
+  t.scalars.insert(t.scalars.end(), call.scalar_types.begin(), call.scalar_types.end());
+
+  // Natural geometry of the results: a fresh one's own; a written one keeps its storage's, and
+  // bytes that had none take the geometry of the first view that covers them all.
+  const uint64_t* m = metas.data();
+  for (uint32_t i = 0; i < fresh; i++) {
+    t.slots.push_back(take_meta(m));
+    t.slot_bytes.push_back(t.slots.back().span_bytes());
+  }
+  if (!call.writes.empty()) {
+    std::vector<const uint64_t*> geometry;  // of each operand, in the signature
+    for (const uint64_t *w = call.signature.data(), *end = w + call.signature.size(); w < end;) {
+      switch (tag_of(*w)) {
+        case kTensor:
+          geometry.push_back(w);
+          w += 2 + 2 * low_of(*w);
+          break;
+        case kInt: case kDouble: case kBool: w += 2; break;
+        case kComplex: w += 3; break;
+        case kString: w += 1 + (low_of(*w) + 7) / 8; break;
+        case kInts: case kDoubles: case kBools: w += 1 + low_of(*w); break;
+        default: w += 1; break;
+      }
+    }
+    for (uint32_t index : call.writes) {
+      const Storage& s = *call.operands[index];
+      const uint64_t* g = geometry[index];
+      base::Meta written{static_cast<base::DType>(mid_of(*g)), {}, {}};
+      size_t rank = low_of(*g);
+      written.dims.assign(g + 2, g + 2 + rank);
+      written.strides.assign(g + 2 + rank, g + 2 + 2 * rank);
+      base::Meta natural = t.slots[s.slot];
+      bool covers = g[1] == 0 && written.is_dense() && written.span_bytes() == s.size_bytes;
+      bool unwritten = natural.dtype == LAZYT_DTYPE_UINT8 && natural.dims.size() == 1 && !s.pending && !s.data;
+      t.slots.push_back(unwritten && covers ? std::move(written) : std::move(natural));
+      t.slot_bytes.push_back(s.size_bytes);
+    }
+  }
+  uint64_t seed = t.tokens.empty() ? 0 : t.tokens.back().prefix_hash;
+  t.tokens.push_back({offset, next_slot_, token_hash(seed, &t.words[offset], t.words.size() - offset), std::move(source)});
+  commit(call, header);
+  return &t.words[offset] + kHeaderWords + header.signature + header.roles;
+}
+
+// The trace ends here: tape_ becomes a finished tape that ends here, too.
+void Recorder::finish_tape() {
+  if (!own_ && tape_->tokens.size() == position_) return;
+  const uint64_t end_hash = tape_->tokens[position_ - 1].prefix_hash;
+  for (const auto& t : tapes_) {
+    if (t->tokens.size() != position_ || t->tokens.back().prefix_hash != end_hash) continue;
+    if (std::memcmp(t->words.data(), tape_->words.data(), t->words.size() * 8) != 0) continue;
+    tape_ = t;
+    return;
+  }
+  if (!own_) start_own_tape();
+  if (replay_) {
+    evict();
+    tapes_.push_back(tape_);
+  }
+}
+
+void Recorder::evict() {
+  if (tapes_.size() < kMaxTapes) return;
+  auto oldest = std::min_element(tapes_.begin(), tapes_.end(), [](auto& a, auto& b) { return a->used < b->used; });
+  for (auto& t : tapes_)
+    if (t->next == *oldest) t->next = nullptr;
+  (*oldest)->next = nullptr;
+  tapes_.erase(oldest);
+}
+
+Launch Recorder::flush(FlushReason reason) {
+  assert(position_ > 0);
+  finish_tape();
+  Tape& t = *tape_;
+  t.used = ++clock_;
+
+  // Outputs: all that was ever live at this tape's end. What is not live now is computed and dropped.
+  if (t.output_of_slot.empty()) t.output_of_slot.assign(t.slots.size(), ir::kNone);
+  bool grown = !t.variant;
+  for (Storage* s = live_.next; s != &live_; s = s->next)
+    if (t.output_of_slot[s->slot] == ir::kNone) {
+      t.output_of_slot[s->slot] = 0;
+      grown = true;
+    }
+  if (grown) {
+    t.variant = base::make_ref<Variant>();
+    for (uint32_t slot = 0; slot < t.slots.size(); slot++)
+      if (t.output_of_slot[slot] != ir::kNone) {
+        t.output_of_slot[slot] = static_cast<uint32_t>(t.variant->outputs.size());
+        t.variant->outputs.push_back(slot);
+      }
+  }
+
+  Launch launch;
+  launch.tape = tape_;
+  launch.variant = t.variant;
+  launch.reason = reason;
+  launch.step = ++step_;
+  launch.outputs.reserve(t.variant->outputs.size());
+  for (uint32_t slot : t.variant->outputs)
+    launch.outputs.push_back(base::make_ref<exec::Data>(t.slots[slot], t.slot_bytes[slot]));
+  for (Storage* s = live_.next; s != &live_;) {
+    Storage* next = s->next;
+    s->data = launch.outputs[t.output_of_slot[s->slot]];
+    unlink(*s);
+    s = next;
+  }
+  launch.inputs.reserve(inputs_.size() + scalars_.size());
+  for (auto& data : inputs_) launch.inputs.push_back({std::move(data), {}});
+  for (const auto& scalar : scalars_) launch.inputs.push_back({nullptr, scalar});
+
+  if (last_ && replay_) last_->next = tape_;
+  last_ = tape_;
+  guess_ = tape_->next ? tape_->next : tape_;
+  tape_ = nullptr;
+  own_ = false;
+  position_ = 0;
+  next_slot_ = 0;
+  inputs_.clear();
+  scalars_.clear();
+  epoch_++;
+  return launch;
+}
+
+base::Ref<Tape> Recorder::snapshot() {
+  auto copy = base::make_ref<Tape>();
+  if (position_ == 0) return copy;
+  auto saved = tape_;
+  bool own = own_;
+  start_own_tape();
+  std::swap(copy, tape_);
+  tape_ = saved;
+  own_ = own;
+  return copy;
+}
+
+std::vector<uint32_t> Recorder::pending_slots(const Storage* only) const {
+  std::vector<uint32_t> slots;
+  for (const Storage* s = live_.next; s != &live_; s = s->next)
+    if (!only || s == only) slots.push_back(s->slot);
+  std::sort(slots.begin(), slots.end());
+  return slots;
+}
+
+void Recorder::clear_tapes() {
+  for (auto& t : tapes_) t->next = nullptr;  // tapes may follow each other in a ring
+  tapes_.clear();
+  if (last_) last_->next = nullptr;
+  last_ = guess_ = nullptr;
+}
+
+}  // namespace lazyt::trace

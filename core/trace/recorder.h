@@ -1,0 +1,122 @@
+// Recorder: turns operator calls into tapes, and follows tapes it already knows.
+//
+// While a known tape is followed, a call is compared with the tape's next token and nothing else
+// is done: no node, no hash, no shapes. A call that differs looks for another tape with the same
+// beginning; without one, the prefix is copied and recording goes on from there. Nothing is lost.
+//
+// All functions but flush's caller-side work REQUIRE mutex() held. Nothing in here calls out, takes
+// the GIL, or drops a tensor.
+#pragma once
+
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/ref.h"
+#include "exec/plan.h"
+#include "trace/storage.h"
+#include "trace/tape.h"
+
+namespace lazyt::trace {
+
+// Why a trace was cut. The names are those of the counters "Flush<Name>".
+enum class FlushReason { kValueNeeded, kMarkStep, kOptimizerStep, kNodeBudget, kHostOperator, kBackendChange, kExit };
+const char* flush_reason_name(FlushReason reason);
+
+// One operator call, filled by the frontend. Reused from call to call: no allocation once warm.
+struct Call {
+  const Op* op = nullptr;
+  Words signature;
+  std::vector<Storage*> operands;  // lazy tensors, in order of the signature
+  std::vector<uint32_t> writes;    // indices into operands, in argument order
+  std::vector<lazyt_scalar_t> scalars;
+  std::vector<ScalarType> scalar_types;
+  Words roles;  // filled by the recorder
+
+  void clear(const Op* next) {
+    op = next;
+    signature.clear(), operands.clear(), writes.clear(), scalars.clear(), scalar_types.clear();
+  }
+};
+
+// A cut trace, ready to be run.
+struct Launch {
+  base::Ref<Tape> tape;
+  base::Ref<Variant> variant;
+  std::vector<exec::Binding> inputs;           // tensors, then scalars
+  std::vector<base::Ref<exec::Data>> outputs;  // one per variant->outputs
+  FlushReason reason = FlushReason::kMarkStep;
+  uint64_t step = 0;  // number of this launch in the process
+};
+
+class Recorder {
+ public:
+  std::mutex& mutex() { return mutex_; }
+
+  // The call is the next token of a known tape: records it and returns the words of its result metas,
+  // valid until the next call. Null otherwise, and nothing has changed.
+  const uint64_t* replay(Call& call);
+  // Records a call that no tape has next. metas: fresh results, then written ones, as put_meta writes.
+  // Returns where they now stand.
+  const uint64_t* append(Call& call, const Words& metas, uint32_t fresh, std::shared_ptr<const ir::SourceLine> source);
+  // After either: the slot of the first result. Fresh result i takes slot first_result() + i and must be
+  // bound before the mutex is let go; undefined ones take a slot, too.
+  uint32_t first_result() const { return first_result_; }
+  void bind(Storage& storage, uint32_t slot);
+
+  // The storage takes bytes from outside the trace, or goes away.
+  void set_data(Storage& storage, base::Ref<exec::Data> data);
+  void forget(Storage& storage);
+
+  bool empty() const { return position_ == 0; }
+  size_t pending_ops() const { return position_; }
+  size_t live_storages() const { return live_count_; }
+
+  // Cuts the trace: every pending storage gets data that the launch will fill. REQUIRES: !empty().
+  Launch flush(FlushReason reason);
+
+  // The pending trace as a tape of its own, for printing; and the slots of one pending storage or of all.
+  base::Ref<Tape> snapshot();
+  std::vector<uint32_t> pending_slots(const Storage* only) const;
+
+  size_t tape_count() const { return tapes_.size(); }
+  void set_replay(bool on) { replay_ = on; }
+  // Forgets all tapes. REQUIRES: empty().
+  void clear_tapes();
+
+ private:
+  bool matches(Call& call, const Tape& tape, size_t token);
+  bool take_roles(Call& call);
+  void undo_roles(Call& call, size_t inputs, uint32_t slot);
+  void commit(Call& call, const TokenHeader& header);
+  bool switch_tape(Call& call);
+  void start_own_tape();
+  void finish_tape();
+  void link(Storage& storage);
+  void unlink(Storage& storage);
+  void evict();
+
+  std::mutex mutex_;
+  bool replay_ = true;
+  uint64_t epoch_ = 1;
+  uint64_t step_ = 0, clock_ = 0;
+  std::vector<base::Ref<Tape>> tapes_;  // known, finished
+  base::Ref<Tape> tape_;                // followed, or (own_) being written
+  base::Ref<Tape> guess_;               // to follow in the next trace
+  base::Ref<Tape> last_;                // of the last trace
+  bool own_ = false;
+  size_t position_ = 0;                 // tokens recorded in this trace
+  uint32_t next_slot_ = 0;
+  uint32_t first_result_ = 0;
+  std::vector<base::Ref<exec::Data>> inputs_;
+  std::vector<lazyt_scalar_t> scalars_;
+  Storage live_;  // head of the ring of pending storages
+  size_t live_count_ = 0;
+  std::vector<Storage*> tagged_;  // storages the current call met first; scratch
+  std::vector<std::pair<uint32_t, base::Meta>> met_;  // scratch of take_roles: new slots
+
+ public:
+  Recorder() { live_.previous = live_.next = &live_; }
+};
+
+}  // namespace lazyt::trace

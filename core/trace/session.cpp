@@ -1,0 +1,258 @@
+#include "trace/session.h"
+
+#include <chrono>
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "base/counters.h"
+#include "base/env.h"
+#include "base/log.h"
+#include "ir/program.h"
+#include "loader/loader.h"
+#include "partition/compile.h"
+#include "passes/pipeline.h"
+#include "trace/lower.h"
+
+namespace lazyt::trace {
+namespace {
+
+class Timer {
+ public:
+  explicit Timer(const char* metric) : metric_(metric), start_(std::chrono::steady_clock::now()) {}
+  ~Timer() {
+    base::record_time(metric_, std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count());
+  }
+
+ private:
+  const char* metric_;
+  std::chrono::steady_clock::time_point start_;
+};
+
+// The line of the tape's last operator that has one: where the step ended, for messages.
+std::string where(const Tape& tape) {
+  for (size_t i = tape.tokens.size(); i-- > 0;)
+    if (tape.tokens[i].source) return fmt::format("{}:{}", tape.tokens[i].source->file, tape.tokens[i].source->line);
+  return "";
+}
+
+}  // namespace
+
+Session& Session::get() {
+  static Session* session = new Session;  // outlives static destructors; shutdown() ends its threads
+  return *session;
+}
+
+Session::Session() : programs_([] {
+    auto size = base::env_int("LAZYT_CACHE_SIZE", 1024, 1, 1 << 20);
+    return static_cast<size_t>(size.ok() ? size.value() : 1024);
+  }()) {
+  // A wrong value is reported by device(), which every use passes.
+  if (auto n = base::env_int("LAZYT_QUEUE", 4, 1, 1024); n.ok()) queue_ = static_cast<size_t>(n.value());
+  if (auto on = base::env_bool("LAZYT_REPLAY", true); on.ok()) recorder.set_replay(on.value());
+}
+
+base::Result<base::Ref<loader::Device>> Session::device() {
+  std::lock_guard lock(device_mutex_);
+  if (forked_)
+    return base::failed_precondition(
+        "lazyt: cannot be used in a forked child process; start workers with the 'spawn' method "
+        "(multiprocessing.set_start_method('spawn')) or use CPU tensors there");
+  if (device_) return device_;
+  for (auto check : {base::env_int("LAZYT_CACHE_SIZE", 1024, 1, 1 << 20).status(),
+                     base::env_int("LAZYT_QUEUE", 4, 1, 1024).status(), base::env_bool("LAZYT_REPLAY", true).status(),
+                     base::env_int("LAZYT_MAX_PENDING", 20000, 1, 1 << 30).status(),
+                     base::env_choice("LAZYT_FALLBACK", "allow").status()})
+    if (!check.ok()) return check;
+  LAZYT_ASSIGN_OR_RETURN(auto plugin, loader::load(requested_));
+  LAZYT_ASSIGN_OR_RETURN(device_, loader::Device::open(plugin, 0));
+  base::log(LAZYT_LOG_INFO, fmt::format("backend {} {} ({})", plugin->info.name, plugin->info.version, device_->info.name));
+  return device_;
+}
+
+base::Status Session::use_backend(const std::string& requested) {
+  if (auto d = device(); d.ok()) LAZYT_RETURN_IF_ERROR(wait());
+  base::Result<base::Ref<loader::Plugin>> plugin = loader::load(requested);
+  if (!plugin.ok()) return plugin.status();
+  LAZYT_ASSIGN_OR_RETURN(auto device, loader::Device::open(plugin.value(), 0));
+  std::lock_guard submit(submit_mutex_);
+  std::lock_guard lock(device_mutex_);
+  std::lock_guard recording(recorder.mutex());
+  if (!recorder.empty())
+    return base::failed_precondition("backend: another thread recorded meanwhile; change the backend when none does");
+  recorder.clear_tapes();
+  programs_.clear();
+  requested_ = requested;
+  device_ = std::move(device);
+  return {};
+}
+
+exec::Executor& Session::executor() {  // REQUIRES: submit_mutex_
+  if (!executor_) executor_ = std::make_unique<exec::Executor>(queue_);
+  return *executor_;
+}
+
+base::Status Session::flush(FlushReason reason) {
+  // First of all: without a device nothing is cut, so nothing is lost.
+  {
+    std::lock_guard recording(recorder.mutex());
+    if (recorder.empty()) return {};
+  }
+  LAZYT_ASSIGN_OR_RETURN(auto device, this->device());
+  std::lock_guard submit(submit_mutex_);  // launches run in the order of their flushes
+  auto launch = std::make_shared<Launch>();
+  {
+    std::lock_guard recording(recorder.mutex());
+    if (recorder.empty()) return {};
+    *launch = recorder.flush(reason);
+  }
+  base::counter(fmt::format("Flush{}", flush_reason_name(reason))).add();
+  executor().submit([this, launch = std::move(launch), device = std::move(device)]() mutable {
+    run(*launch, device);
+    launch.reset();
+  });
+  return {};
+}
+
+void Session::run(Launch& launch, const base::Ref<loader::Device>& device) {
+  if (!launch.variant->plan || !(launch.variant->plan->device == device)) {
+    auto plan = plan_for(*launch.tape, *launch.variant, device);
+    if (!plan.ok()) {
+      base::Status error = plan.status().with_note(
+          "compile", fmt::format("launch {} ({}), ending at {}", launch.step, flush_reason_name(launch.reason), where(*launch.tape)));
+      for (auto& out : launch.outputs) out->poison(error);
+      return;
+    }
+    launch.variant->plan = std::move(plan).value();
+  } else {
+    base::counter("CachedCompile").add();
+  }
+  Timer timer("ExecuteTime");
+  launch.variant->plan->launch(std::move(launch.inputs), launch.outputs);
+}
+
+base::Result<base::Ref<exec::Plan>> Session::plan_for(const Tape& tape, const Variant& variant,
+                                                      const base::Ref<loader::Device>& device) {
+  Timer timer("CompileTime");
+  LAZYT_ASSIGN_OR_RETURN(ir::Graph graph, lower(tape, variant.outputs));
+  LAZYT_RETURN_IF_ERROR(passes::run_pipeline(graph));
+  auto program = ir::Program::from_graph(graph);
+  if (auto plan = programs_.find(*program, 0); plan && plan->device == device) {
+    base::counter("CachedCompile").add();
+    return plan;
+  }
+  base::counter("UncachedCompile").add();
+  if (auto folder = base::env("LAZYT_DUMP")) {
+    std::string path = fmt::format("{}/program_{}.lzp", *folder, programs_.size());
+    if (auto s = program->save(path); !s.ok()) base::log(LAZYT_LOG_WARNING, "LAZYT_DUMP: " + s.to_string());
+  }
+  std::vector<partition::Refusal> refusals;
+  LAZYT_ASSIGN_OR_RETURN(auto plan, partition::compile(graph, device, 0, host_runner_, &refusals));
+  plan->name = where(tape);
+  programs_.insert(program, 0, plan);
+  return plan;
+}
+
+base::Status Session::wait() {
+  LAZYT_RETURN_IF_ERROR(flush(FlushReason::kValueNeeded));
+  exec::Executor* executor;
+  {
+    std::lock_guard submit(submit_mutex_);
+    executor = executor_.get();
+  }
+  if (executor) executor->drain();
+  return {};
+}
+
+base::Result<base::Ref<exec::Data>> Session::materialize(Storage& storage) {
+  bool pending;
+  {
+    std::lock_guard recording(recorder.mutex());
+    pending = storage.pending;
+    if (!pending) return storage.data;
+  }
+  LAZYT_RETURN_IF_ERROR(flush(FlushReason::kValueNeeded));
+  std::lock_guard recording(recorder.mutex());
+  return storage.data;
+}
+
+base::Result<ir::Graph> Session::pending_program(const Storage* storage) {
+  base::Ref<Tape> tape;
+  std::vector<uint32_t> outputs;
+  {
+    std::lock_guard recording(recorder.mutex());
+    tape = recorder.snapshot();
+    outputs = recorder.pending_slots(storage);
+  }
+  LAZYT_ASSIGN_OR_RETURN(ir::Graph graph, lower(*tape, outputs));
+  LAZYT_RETURN_IF_ERROR(passes::run_pipeline(graph));
+  return graph;
+}
+
+base::Result<std::string> Session::refusal(const Op& op, Call& call, const Words& metas, uint32_t fresh) {
+  LAZYT_ASSIGN_OR_RETURN(auto device, this->device());
+  // A tape of this one call over dense inputs.
+  Tape tape;
+  Words signature = call.signature, roles;
+  for (size_t i = 0; i < signature.size();) {
+    uint64_t w = signature[i];
+    switch (tag_of(w)) {
+      case kTensor: {
+        uint32_t rank = low_of(w);
+        base::Dims dims(signature.begin() + i + 2, signature.begin() + i + 2 + rank);
+        base::Meta meta = base::Meta::contiguous(static_cast<base::DType>(mid_of(w)), dims);
+        signature[i + 1] = 0;
+        std::copy(meta.strides.begin(), meta.strides.end(), signature.begin() + i + 2 + rank);
+        uint32_t slot = static_cast<uint32_t>(tape.slots.size());
+        roles.push_back(kNewInput | slot);
+        put_meta(roles, meta);
+        roles.push_back(meta.span_bytes());
+        tape.inputs.push_back(slot);
+        tape.slots.push_back(meta);
+        i += 2 + 2 * rank;
+        break;
+      }
+      case kInt: case kDouble: case kBool: i += 2; break;
+      case kComplex: i += 3; break;
+      case kString: i += 1 + (low_of(w) + 7) / 8; break;
+      case kInts: case kDoubles: case kBools: i += 1 + low_of(w); break;
+      default: i += 1; break;
+    }
+  }
+  tape.scalars = call.scalar_types;
+  tape.tokens.push_back({0, static_cast<uint32_t>(tape.slots.size()), 0, nullptr});
+  TokenHeader header{&op,
+                     static_cast<uint32_t>(signature.size()),
+                     static_cast<uint32_t>(roles.size()),
+                     static_cast<uint32_t>(metas.size()),
+                     static_cast<uint32_t>(call.scalars.size()),
+                     fresh,
+                     static_cast<uint32_t>(call.writes.size())};
+  tape.words.resize(kHeaderWords);
+  std::memcpy(tape.words.data(), &header, sizeof header);
+  for (const Words* part : {static_cast<const Words*>(&signature), static_cast<const Words*>(&roles), &metas})
+    tape.words.insert(tape.words.end(), part->begin(), part->end());
+  const uint64_t* m = metas.data();
+  std::vector<uint32_t> outputs;
+  for (uint32_t i = 0; i < fresh + call.writes.size(); i++) {
+    outputs.push_back(static_cast<uint32_t>(tape.slots.size()));
+    base::Meta meta = take_meta(m);
+    if (meta.dtype == LAZYT_DTYPE_INVALID) meta = base::Meta::contiguous(LAZYT_DTYPE_FLOAT32, {0});
+    tape.slots.push_back(i < fresh ? meta : tape.slots[call.writes[i - fresh]]);
+  }
+  LAZYT_ASSIGN_OR_RETURN(ir::Graph graph, lower(tape, outputs));
+  LAZYT_RETURN_IF_ERROR(passes::run_pipeline(graph));
+  LAZYT_ASSIGN_OR_RETURN(auto answers, loader::query_capability(*device, *ir::Program::from_graph(graph)));
+  for (const loader::NodeAnswer& a : answers)
+    if (a.kind == LAZYT_ANSWER_REFUSE) return fmt::format("{}: {}", partition::reason_name(a.reason), a.detail);
+  return std::string();
+}
+
+void Session::shutdown() {
+  if (forked_) return;
+  if (auto s = flush(FlushReason::kExit); !s.ok()) base::log(LAZYT_LOG_DEBUG, "exit: " + s.to_string());
+  std::lock_guard submit(submit_mutex_);
+  executor_.reset();
+}
+
+}  // namespace lazyt::trace

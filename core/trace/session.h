@@ -1,0 +1,77 @@
+// Session: what one lazyt device runs on: the plugin's device, the executor, the caches, the recorder.
+//
+// lazyt:0 is the one session of the process today. Recording needs no session's device: the plugin is
+// loaded when the first bytes or the first launch need it.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "cache/program_cache.h"
+#include "exec/executor.h"
+#include "exec/host_runner.h"
+#include "ir/graph.h"
+#include "loader/handles.h"
+#include "trace/recorder.h"
+
+namespace lazyt::trace {
+
+class Session {
+ public:
+  // The process's session. Never destroyed; shutdown() ends its work. [any thread]
+  static Session& get();
+
+  Recorder recorder;
+
+  // The plugin's device, loaded at first use (LAZYT_BACKEND, or `backend` before that). A failure
+  // is not remembered: the next call tries again.
+  base::Result<base::Ref<loader::Device>> device();
+  // Finishes all work and moves on to another backend. Data of the old one stays readable.
+  base::Status use_backend(const std::string& requested);
+
+  // Cuts the trace, if there is one, and hands it to the executor. Blocks while the queue is full:
+  // callers hold neither the GIL nor recorder.mutex().
+  base::Status flush(FlushReason reason);
+  // flush, then waits until all work has been run. Errors stay with the data they poisoned.
+  base::Status wait();
+  // Cuts the trace only if the storage's bytes are pending in it; returns its data, null if never written.
+  base::Result<base::Ref<exec::Data>> materialize(Storage& storage);
+
+  // The pending program that computes the given storage, or all pending ones (null). For printing.
+  base::Result<ir::Graph> pending_program(const Storage* storage);
+  // Whether the backend takes the (single) call; the refusal as "reason: detail" otherwise. Only used
+  // when fallback is not allowed silently.
+  base::Result<std::string> refusal(const Op& op, Call& call, const Words& metas, uint32_t fresh);
+
+  // Runs islands; set once by the frontend.
+  void set_host_runner(exec::HostRunner* runner) { host_runner_ = runner; }
+  cache::ProgramCache& programs() { return programs_; }
+  uint64_t executor_busy_ns() const { return executor_ ? executor_->busy_ns() : 0; }
+
+  // Ends the work in flight and the executor thread; later use starts it again. For exit.
+  void shutdown();
+  // In a forked child nothing of the parent's threads is left; says so once and for all.
+  void mark_forked() { forked_ = true; }
+  bool forked() const { return forked_; }
+
+ private:
+  Session();
+  void run(Launch& launch, const base::Ref<loader::Device>& device);
+  base::Result<base::Ref<exec::Plan>> plan_for(const Tape& tape, const Variant& variant,
+                                               const base::Ref<loader::Device>& device);
+  exec::Executor& executor();
+
+  std::mutex device_mutex_, submit_mutex_;
+  base::Ref<loader::Device> device_;
+  std::string requested_;
+  std::unique_ptr<exec::Executor> executor_;
+  cache::ProgramCache programs_;
+  exec::HostRunner* host_runner_ = nullptr;
+  size_t queue_ = 4;
+  std::atomic<bool> forked_{false};
+};
+
+}  // namespace lazyt::trace

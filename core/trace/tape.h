@@ -1,0 +1,71 @@
+// Tape: one recorded trace, from its first operator to the flush, as words that can be followed.
+//
+// Values are slots, numbered in the order in which a trace meets them: an input at its first use, a
+// result when its operator is recorded. Since numbering depends on nothing else, the same
+// step of a program gives the same words, whatever tensors, addresses and scalars it uses.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/hash.h"
+#include "base/ref.h"
+#include "base/shape.h"
+#include "exec/plan.h"
+#include "ir/graph.h"
+#include "trace/op.h"
+#include "trace/words.h"
+
+namespace lazyt::trace {
+
+// What stands before each token's words; then signature, roles and result metas (fresh, written).
+struct TokenHeader {
+  const Op* op;
+  uint32_t signature;  // words
+  uint32_t roles;      // words
+  uint32_t metas;      // words
+  uint32_t scalars;    // host scalars the call brings
+  uint32_t fresh;      // results that are new tensors
+  uint32_t written;    // results that go into written tensors
+};
+static_assert(sizeof(TokenHeader) == 32);
+inline constexpr size_t kHeaderWords = sizeof(TokenHeader) / 8;
+
+struct Token {
+  uint32_t offset;        // of the header, in words
+  uint32_t first_result;  // slot of the first result
+  uint64_t prefix_hash;   // of all words up to the end of this token
+  std::shared_ptr<const ir::SourceLine> source;
+};
+
+struct ScalarType {
+  base::DType dtype;
+  bool weak;
+};
+
+// A set of outputs of a tape, and the plan that computes them. The plan is made on the executor
+// thread at first launch.
+struct Variant : base::RefCounted {
+  std::vector<uint32_t> outputs;  // slots, ascending
+  base::Ref<exec::Plan> plan;     // executor thread only
+};
+
+struct Tape : base::RefCounted {
+  Words words;
+  std::vector<Token> tokens;
+  std::vector<base::Meta> slots;      // natural geometry of each slot's bytes
+  std::vector<uint64_t> slot_bytes;   // size of the storage behind it
+  std::vector<uint32_t> inputs;       // slots that are inputs, in order
+  std::vector<ScalarType> scalars;
+  base::Ref<Variant> variant;         // of the last launch; recorder's mutex
+  std::vector<uint32_t> output_of_slot;  // index into variant->outputs, or none; as long as slots
+  base::Ref<Tape> next;               // what followed it last time: the first guess for the next trace
+  uint64_t used = 0;                  // when it was last followed, for eviction
+
+  const TokenHeader& header(size_t token) const {
+    return *reinterpret_cast<const TokenHeader*>(&words[tokens[token].offset]);
+  }
+};
+
+}  // namespace lazyt::trace

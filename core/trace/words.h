@@ -1,0 +1,79 @@
+// Words: how operator calls are written into 64-bit words, so that comparing two calls is a memcmp.
+//
+// The signature of a call holds all that decides its shapes and its program, tensors by geometry:
+//   tensor        [kTensor | dtype | rank] [offset] dims... strides...
+//   host scalar   [kHostScalar | dtype | weak]            value apart, in the call's scalars
+//   list          [kList | count] elements...
+//   none          [kNone]
+//   number        [kInt | ...] [value]     and so on, ints and doubles in lists as [tag | count] values...
+// Roles, kept apart, say which value each tensor is: a slot of the trace, or the trace's next input.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "base/shape.h"
+
+namespace lazyt::trace {
+
+enum Tag : uint64_t {
+  kNone = 1,
+  kTensor,
+  kHostScalar,
+  kList,
+  kInt,
+  kDouble,
+  kBool,
+  kComplex,
+  kString,
+  kInts,
+  kDoubles,
+  kBools,
+  kGenerator,
+};
+
+constexpr uint64_t tagged(Tag tag, uint64_t low = 0, uint64_t mid = 0) {
+  return (uint64_t{tag} << 56) | (mid << 32) | low;
+}
+constexpr Tag tag_of(uint64_t word) { return static_cast<Tag>(word >> 56); }
+constexpr uint32_t low_of(uint64_t word) { return static_cast<uint32_t>(word); }
+constexpr uint32_t mid_of(uint64_t word) { return static_cast<uint32_t>(word >> 32) & 0xffffff; }
+
+// Flags of a role word; the low 32 bits are the slot.
+inline constexpr uint64_t kNewInput = uint64_t{1} << 32;       // first use of data: its meta follows
+inline constexpr uint64_t kUninitialised = uint64_t{1} << 33;  // first use of unwritten bytes: their number follows
+
+using Words = std::vector<uint64_t>;
+
+// [dtype | rank << 8] dims... strides...
+inline void put_meta(Words& out, const base::Meta& meta) {
+  out.push_back(static_cast<uint64_t>(meta.dtype) | meta.dims.size() << 8);
+  out.insert(out.end(), meta.dims.begin(), meta.dims.end());
+  out.insert(out.end(), meta.strides.begin(), meta.strides.end());
+}
+
+// Reads what put_meta wrote and moves on. dtype INVALID: an undefined tensor.
+inline base::Meta take_meta(const uint64_t*& in) {
+  base::Meta meta;
+  uint64_t head = *in++;
+  meta.dtype = static_cast<base::DType>(head & 0xff);
+  size_t rank = head >> 8;
+  meta.dims.assign(in, in + rank);
+  meta.strides.assign(in + rank, in + 2 * rank);
+  in += 2 * rank;
+  return meta;
+}
+
+inline uint64_t bits_of(double d) {
+  uint64_t u;
+  std::memcpy(&u, &d, 8);
+  return u;
+}
+inline double double_of(uint64_t u) {
+  double d;
+  std::memcpy(&d, &u, 8);
+  return d;
+}
+
+}  // namespace lazyt::trace

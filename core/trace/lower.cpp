@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <unordered_set>
 
 #include "ir/registry.h"
@@ -103,7 +104,8 @@ class Lowerer {
 
   base::Status token(size_t index);
   base::Result<Arg> arg(const OpArg& spec);
-  void promote_operands(std::vector<Arg>& args, const ir::OpEntry& entry, const std::vector<Meta>& results);
+  void promote_operands(std::vector<Arg>& args, const ir::OpInfo& info, const std::vector<Meta>& results);
+  void count_axes_from_front(std::vector<Arg>& args, const ir::OpInfo& info) const;
   base::Result<std::vector<ValueId>> functional(const Op& op, std::vector<Arg> args, const std::vector<Meta>& results);
   base::Result<std::vector<ValueId>> random(const Op& op, const std::vector<Arg>& args, const std::vector<Meta>& results);
   Arg next_scalar() { return Arg::of_value(scalars_[scalar_++]); }
@@ -200,29 +202,15 @@ base::Status Lowerer::token(size_t index) {
     }
     operands_.push_back({low_of(r), {}, ir::kNone});
   }
-  // Walk the tensors of the signature once for their geometry.
-  {
-    size_t k = 0;
-    for (const uint64_t *w = signature, *end = signature + h.signature; w < end;) {
-      switch (tag_of(*w)) {
-        case kTensor: {
-          uint32_t rank = low_of(*w);
-          Geometry& g = operands_[k++].view;
-          g.meta.dtype = static_cast<DType>(mid_of(*w));
-          g.offset = static_cast<int64_t>(w[1]);
-          g.meta.dims.assign(w + 2, w + 2 + rank);
-          g.meta.strides.assign(w + 2 + rank, w + 2 + 2 * rank);
-          w += 2 + 2 * rank;
-          break;
-        }
-        case kInt: case kDouble: case kBool: w += 2; break;
-        case kComplex: w += 3; break;
-        case kString: w += 1 + (low_of(*w) + 7) / 8; break;
-        case kInts: case kDoubles: case kBools: w += 1 + low_of(*w); break;
-        default: w += 1; break;
-      }
-    }
-  }
+  size_t k = 0;
+  for_each_tensor(signature, h.signature, [&](const uint64_t* w) {
+    uint32_t rank = low_of(*w);
+    Geometry& g = operands_[k++].view;
+    g.meta.dtype = static_cast<DType>(mid_of(*w));
+    g.offset = static_cast<int64_t>(w[1]);
+    g.meta.dims.assign(w + 2, w + 2 + rank);
+    g.meta.strides.assign(w + 2 + rank, w + 2 + 2 * rank);
+  });
 
   word_ = signature;
   operand_ = 0;
@@ -271,17 +259,19 @@ base::Status Lowerer::token(size_t index) {
 }
 
 // Casts the operands of a pointwise operator to the dtype it computes in (PRG-4). Host scalars stay.
-void Lowerer::promote_operands(std::vector<Arg>& args, const ir::OpEntry& entry, const std::vector<Meta>& results) {
-  if (entry.promote == ir::Promote::kNone || results.empty()) return;
+void Lowerer::promote_operands(std::vector<Arg>& args, const ir::OpInfo& info, const std::vector<Meta>& results) {
+  if (info.promote == ir::Promote::kNone || results.empty()) return;
+  auto takes_part = [&](size_t i) { return i < 64 && (info.promote_args >> i & 1); };
   DType target = results[0].dtype;
-  if (entry.promote == ir::Promote::kCompare) {
+  if (info.promote == ir::Promote::kCompare) {
     std::vector<PromoteOperand> operands;
-    for (const Arg& a : args) {
+    for (size_t i = 0; i < args.size(); i++) {
+      const Arg& a = args[i];
+      if (!takes_part(i)) continue;
       if (a.kind == LAZYT_ARG_VALUE) {
         const ir::Value& v = graph_.values[a.value];
-        operands.push_back({v.meta.dtype, v.weak                 ? Rank::kNumber
-                                          : v.meta.dims.empty() ? Rank::kScalarTensor
-                                                                 : Rank::kTensor});
+        Rank rank = v.weak ? Rank::kNumber : v.meta.dims.empty() ? Rank::kScalarTensor : Rank::kTensor;
+        operands.push_back({v.meta.dtype, rank});
       } else if (a.kind == LAZYT_ARG_DOUBLE) {
         operands.push_back({LAZYT_DTYPE_FLOAT64, Rank::kNumber});
       } else if (a.kind == LAZYT_ARG_INT) {
@@ -290,9 +280,26 @@ void Lowerer::promote_operands(std::vector<Arg>& args, const ir::OpEntry& entry,
     }
     target = promote(operands, LAZYT_DTYPE_FLOAT32);
   }
-  for (Arg& a : args)
-    if (a.kind == LAZYT_ARG_VALUE && graph_.values[a.value].kind != ir::ValueKind::kHostScalar)
-      a.value = cast(a.value, target);
+  for (size_t i = 0; i < args.size(); i++)
+    if (takes_part(i) && args[i].kind == LAZYT_ARG_VALUE &&
+        graph_.values[args[i].value].kind != ir::ValueKind::kHostScalar)
+      args[i].value = cast(args[i].value, target);
+}
+
+// Dims count from the front (PRG-5).
+void Lowerer::count_axes_from_front(std::vector<Arg>& args, const ir::OpInfo& info) const {
+  if (!info.axis_args || args.empty()) return;
+  const Arg& first = args[0].kind == LAZYT_ARG_LIST && !args[0].list.empty() ? args[0].list[0] : args[0];
+  if (first.kind != LAZYT_ARG_VALUE) return;
+  auto rank = static_cast<int64_t>(graph_.values[first.value].meta.dims.size());
+  if (info.name == "aten::stack" || info.name == "aten::unsqueeze") rank++;
+  rank = std::max<int64_t>(rank, 1);
+  for (size_t i = 0; i < args.size() && i < 64; i++) {
+    if (!(info.axis_args >> i & 1)) continue;
+    if (args[i].kind == LAZYT_ARG_INT && args[i].i < 0) args[i].i += rank;
+    for (int64_t& d : args[i].ints)
+      if (d < 0) d += rank;
+  }
 }
 
 // The results of a call as values: what the operator would return if it wrote nothing.
@@ -313,8 +320,10 @@ base::Result<std::vector<ValueId>> Lowerer::functional(const Op& op, std::vector
     default: return random(op, args, results);
   }
   if (op.random) return base::unimplemented(fmt::format("{}.{}: random, and not in the opset", op.name, op.overload));
-  if (const ir::OpEntry* entry = ir::find_op(op.functional_name, op.functional_overload))
-    promote_operands(args, *entry, results);
+  if (const ir::OpInfo* info = ir::find_op(op.functional_name, op.functional_overload)) {
+    promote_operands(args, *info, results);
+    count_axes_from_front(args, *info);
+  }
   ir::NodeId node = graph_.add_node(op.functional_name, op.functional_overload, std::move(args), results, source_);
   std::vector<ValueId> out;
   for (uint32_t i = 0; i < results.size(); i++) out.push_back(graph_.nodes[node].first_result + i);

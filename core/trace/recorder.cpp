@@ -213,19 +213,7 @@ const uint64_t* Recorder::append(Call& call, const Words& metas, uint32_t fresh,
   }
   if (!call.writes.empty()) {
     std::vector<const uint64_t*> geometry;  // of each operand, in the signature
-    for (const uint64_t *w = call.signature.data(), *end = w + call.signature.size(); w < end;) {
-      switch (tag_of(*w)) {
-        case kTensor:
-          geometry.push_back(w);
-          w += 2 + 2 * low_of(*w);
-          break;
-        case kInt: case kDouble: case kBool: w += 2; break;
-        case kComplex: w += 3; break;
-        case kString: w += 1 + (low_of(*w) + 7) / 8; break;
-        case kInts: case kDoubles: case kBools: w += 1 + low_of(*w); break;
-        default: w += 1; break;
-      }
-    }
+    for_each_tensor(call.signature.data(), call.signature.size(), [&](const uint64_t* w) { geometry.push_back(w); });
     for (uint32_t index : call.writes) {
       const Storage& s = *call.operands[index];
       const uint64_t* g = geometry[index];

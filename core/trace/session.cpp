@@ -194,31 +194,18 @@ base::Result<std::string> Session::refusal(const Op& op, Call& call, const Words
   // A tape of this one call over dense inputs.
   Tape tape;
   Words signature = call.signature, roles;
-  for (size_t i = 0; i < signature.size();) {
-    uint64_t w = signature[i];
-    switch (tag_of(w)) {
-      case kTensor: {
-        uint32_t rank = low_of(w);
-        base::Dims dims(signature.begin() + i + 2, signature.begin() + i + 2 + rank);
-        base::Meta meta = base::Meta::contiguous(static_cast<base::DType>(mid_of(w)), dims);
-        signature[i + 1] = 0;
-        std::copy(meta.strides.begin(), meta.strides.end(), signature.begin() + i + 2 + rank);
-        uint32_t slot = static_cast<uint32_t>(tape.slots.size());
-        roles.push_back(kNewInput | slot);
-        put_meta(roles, meta);
-        roles.push_back(meta.span_bytes());
-        tape.inputs.push_back(slot);
-        tape.slots.push_back(meta);
-        i += 2 + 2 * rank;
-        break;
-      }
-      case kInt: case kDouble: case kBool: i += 2; break;
-      case kComplex: i += 3; break;
-      case kString: i += 1 + (low_of(w) + 7) / 8; break;
-      case kInts: case kDoubles: case kBools: i += 1 + low_of(w); break;
-      default: i += 1; break;
-    }
-  }
+  for_each_tensor(signature.data(), signature.size(), [&](uint64_t* w) {
+    uint32_t rank = low_of(*w);
+    base::Meta meta = base::Meta::contiguous(static_cast<base::DType>(mid_of(*w)), base::Dims(w + 2, w + 2 + rank));
+    w[1] = 0;
+    std::copy(meta.strides.begin(), meta.strides.end(), w + 2 + rank);
+    uint32_t slot = static_cast<uint32_t>(tape.slots.size());
+    roles.push_back(kNewInput | slot);
+    put_meta(roles, meta);
+    roles.push_back(meta.span_bytes());
+    tape.inputs.push_back(slot);
+    tape.slots.push_back(std::move(meta));
+  });
   tape.scalars = call.scalar_types;
   tape.tokens.push_back({0, static_cast<uint32_t>(tape.slots.size()), 0, nullptr});
   TokenHeader header{&op,

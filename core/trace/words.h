@@ -65,6 +65,25 @@ inline base::Meta take_meta(const uint64_t*& in) {
   return meta;
 }
 
+// Words that the entry at w takes; a list's elements are entries of their own.
+inline size_t entry_words(const uint64_t* w) {
+  switch (tag_of(*w)) {
+    case kTensor: return 2 + 2 * low_of(*w);
+    case kInt: case kDouble: case kBool: return 2;
+    case kComplex: return 3;
+    case kString: return 1 + (low_of(*w) + 7) / 8;
+    case kInts: case kDoubles: case kBools: return 1 + low_of(*w);
+    default: return 1;
+  }
+}
+
+// Calls f(word pointer) for each tensor entry of a signature, in order.
+template <class Word, class F>
+void for_each_tensor(Word* words, size_t count, F&& f) {
+  for (Word *w = words, *end = words + count; w < end; w += entry_words(w))
+    if (tag_of(*w) == kTensor) f(w);
+}
+
 inline uint64_t bits_of(double d) {
   uint64_t u;
   std::memcpy(&u, &d, 8);

@@ -50,7 +50,9 @@ class Suite:
     needs: float = 0.0  # seconds it is known to need: with less left it is not begun
 
 
-def run_process(command: list[str], limit: float, env: dict[str, str] | None = None, watch: Path | None = None):
+def run_process(
+    command: list[str], limit: float, env: dict[str, str] | None = None, watch: Path | None = None
+):
     """The exit status, or a word saying why the process was ended. `watch` is a file that must keep growing."""
     print("$ " + " ".join(command), flush=True)
     process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **(env or {})}, start_new_session=True)
@@ -78,7 +80,9 @@ class Runner:
     def meson(self, *arguments: str) -> list[str]:
         return [sys.executable, "-m", "mesonbuild.mesonmain", *arguments]
 
-    def pytest_suite(self, name: str, folders: list[str], marker: str, limit: float, needs: float = 0.0) -> Suite:
+    def pytest_suite(
+        self, name: str, folders: list[str], marker: str, limit: float, needs: float = 0.0
+    ) -> Suite:
         def run(result: Result, seconds: float):
             record = self.results_dir / f"{name}.jsonl"
             record.unlink(missing_ok=True)
@@ -97,6 +101,8 @@ class Runner:
                 if ended_alone:
                     break
                 mark_crashed(record, rows)
+            else:
+                result.note = f"given up after {MAX_CRASHES} crashes: the tests after them did not run"
             for row in rows.values():
                 if row["outcome"] == "failed":
                     result.fail(f"{row['id']}: {row.get('why', '')}")
@@ -109,8 +115,15 @@ class Runner:
 
         return Suite(name, run, limit, needs)
 
-    def meson_suite(self, name: str, selection: list[str], limit: float, needs: float = 0.0,
-                    setup: list[str] | None = None, prefix: list[str] | None = None) -> Suite:
+    def meson_suite(
+        self,
+        name: str,
+        selection: list[str],
+        limit: float,
+        needs: float = 0.0,
+        setup: list[str] | None = None,
+        prefix: list[str] | None = None,
+    ) -> Suite:
         """The native tests of a build folder; with `setup`, of a second one configured with these options."""
 
         def run(result: Result, seconds: float):
@@ -118,7 +131,11 @@ class Runner:
             build = self.build
             if setup is not None:
                 build = self.build.with_name(f"{self.build.name}-{name}")
-                configure = [] if (build / "build.ninja").exists() else [self.meson("setup", str(build), str(ROOT), *setup)]
+                configure = (
+                    []
+                    if (build / "build.ninja").exists()
+                    else [self.meson("setup", str(build), str(ROOT), *setup)]
+                )
                 for command in [*configure, self.meson("compile", "-C", str(build))]:
                     status = run_process(command, deadline - time.monotonic())
                     if status != 0:
@@ -126,12 +143,22 @@ class Runner:
             logs = build / "meson-logs"
             for stale in logs.glob(f"{name}.*"):
                 stale.unlink()
-            command = self.meson("test", "-C", str(build), "--no-rebuild", "--print-errorlogs", "--logbase", name,
-                                 "--timeout-multiplier", "5" if setup else "1", *selection)
+            command = self.meson(
+                "test",
+                "-C",
+                str(build),
+                "--no-rebuild",
+                "--print-errorlogs",
+                "--logbase",
+                name,
+                "--timeout-multiplier",
+                "5" if setup else "1",
+                *selection,
+            )
             status = run_process([*(prefix or []), *command], deadline - time.monotonic())
             broken = count_junit(logs / f"{name}.junit.xml", logs / f"{name}.json", result)
             # A binary can fail after its last case passed (a leak, a crash at exit): its cases do not show it.
-            for test in broken[result.failed:]:
+            for test in broken[result.failed :]:
                 result.fail(test)
             ran = result.passed + result.failed + result.skipped
             if status != 0 and not result.failed and (ran or not isinstance(status, int) or status < 0):
@@ -144,15 +171,20 @@ class Runner:
 
     def quick(self) -> list[Suite]:
         suites = [*self.tiny(), self.meson_suite("native", ["--no-suite", "slow"], 600)]
-        return suites + [self.pytest_suite(name, [f"tests/{name}"], "not slow", 900) for name in python_folders()]
+        return suites + [
+            self.pytest_suite(name, [f"tests/{name}"], "not slow", 900) for name in python_folders()
+        ]
 
     def extras(self) -> list[Suite]:
         bare = ["-Dtorch=disabled", "-Dts=disabled", "-Dtools=disabled", "-Dbench=disabled"]
         suites = [
-            self.meson_suite("asan", ["--no-suite", "slow"], 1500, 300, ["-Db_sanitize=address,undefined", *bare]),
+            self.meson_suite(
+                "asan", ["--no-suite", "slow"], 1500, 300, ["-Db_sanitize=address,undefined", *bare]
+            ),
             # The thread sanitizer needs a fixed address layout on kernels with much address randomness.
-            self.meson_suite("tsan", ["--suite", "threads"], 900, 200, ["-Db_sanitize=thread", *bare],
-                             fixed_addresses()),
+            self.meson_suite(
+                "tsan", ["--suite", "threads"], 900, 200, ["-Db_sanitize=thread", *bare], fixed_addresses()
+            ),
             self.meson_suite("native-slow", ["--suite", "slow"], 900, 60),
         ]
         slow = [f"tests/{name}" for name in python_folders()]
@@ -206,8 +238,11 @@ def count_junit(junit: Path, log: Path, result: Result) -> list[str]:
     if not log.exists():
         return []
     tests = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
-    return [f"{test['name']}: {test['result']}" for test in tests
-            if test["result"] not in ("OK", "SKIP", "EXPECTEDFAIL", "IGNORED")]
+    return [
+        f"{test['name']}: {test['result']}"
+        for test in tests
+        if test["result"] not in ("OK", "SKIP", "EXPECTEDFAIL", "IGNORED")
+    ]
 
 
 def run_suites(suites: list[Suite], budget: float) -> list[Result]:
@@ -232,24 +267,34 @@ def report(results: list[Result]) -> int:
     width = max([len(result.suite) for result in results] + [5])
     print(f"\n{'suite':<{width}}  passed  failed  skipped  seconds")
     for result in results:
-        print(f"{result.suite:<{width}}  {result.passed:6}  {result.failed:6}  {result.skipped:7}  "
-              f"{result.seconds:7.1f}  {result.note}".rstrip())
+        print(
+            f"{result.suite:<{width}}  {result.passed:6}  {result.failed:6}  {result.skipped:7}  "
+            f"{result.seconds:7.1f}  {result.note}".rstrip()
+        )
     for result in results:
         for failure in result.failures:
             print(f"FAILED {result.suite}: {failure}")
-    passed, failed, skipped = (sum(getattr(result, key) for result in results) for key in ("passed", "failed", "skipped"))
+    passed, failed, skipped = (
+        sum(getattr(result, key) for result in results) for key in ("passed", "failed", "skipped")
+    )
     print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""), flush=True)
     return 1 if failed or passed == 0 else 0
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     profile = parser.add_mutually_exclusive_group(required=True)
     for name in ("tiny", "quick", "extras", "full"):
         profile.add_argument(f"--{name}", dest="profile", action="store_const", const=name)
     parser.add_argument("--build", type=Path, default=ROOT / "build", help="Meson build folder")
-    parser.add_argument("--budget", type=float, default=float(os.environ.get("LAZYT_TEST_BUDGET", "inf")),
-                        help="seconds for all suites together (default: $LAZYT_TEST_BUDGET, else no limit)")
+    parser.add_argument(
+        "--budget",
+        type=float,
+        default=float(os.environ.get("LAZYT_TEST_BUDGET", "inf")),
+        help="seconds for all suites together (default: $LAZYT_TEST_BUDGET, else no limit)",
+    )
     parser.add_argument("--carry", type=Path, help="results of an earlier run to count in")
     arguments = parser.parse_args()
 
@@ -262,7 +307,9 @@ def main() -> int:
     }[arguments.profile]()
     earlier = [Result(**row) for row in json.loads(arguments.carry.read_text())] if arguments.carry else []
     results = run_suites(suites, arguments.budget)
-    (runner.results_dir / f"{arguments.profile}.json").write_text(json.dumps([asdict(r) for r in results], indent=1))
+    (runner.results_dir / f"{arguments.profile}.json").write_text(
+        json.dumps([asdict(r) for r in results], indent=1)
+    )
     return report(earlier + results)
 
 

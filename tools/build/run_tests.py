@@ -53,7 +53,7 @@ class Suite:
 def run_process(
     command: list[str], limit: float, env: dict[str, str] | None = None, watch: Path | None = None
 ):
-    """The exit status, or a word saying why the process was ended. `watch` is a file that must keep growing."""
+    """The exit status, or why the process was ended. `watch` is a file that must keep growing."""
     print("$ " + " ".join(command), flush=True)
     process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **(env or {})}, start_new_session=True)
     start = time.monotonic()
@@ -124,7 +124,7 @@ class Runner:
         setup: list[str] | None = None,
         prefix: list[str] | None = None,
     ) -> Suite:
-        """The native tests of a build folder; with `setup`, of a second one configured with these options."""
+        """The native tests of the build; with `setup`, of a second one configured with these options."""
 
         def run(result: Result, seconds: float):
             deadline = time.monotonic() + seconds

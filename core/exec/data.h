@@ -1,12 +1,14 @@
 // Data: the bytes of one storage on a device, which may still be on their way.
 //
-// Made empty by whoever launches the work that will fill it, filled once by the executor (fulfil or
-// poison), read by later work and by waits. What is filled never changes but by donation, and
-// donation happens only when a launch holds the last reference, so nobody can see it.
+// Made empty by whoever launches the work that will fill it, filled once by the executor (fulfil,
+// alias or poison; the first wins), read by later work and by waits. What is filled never changes but
+// by donation, and donation happens only when a launch holds the last reference, so nobody can see it.
 #pragma once
 
 #include <condition_variable>
+#include <memory>
 #include <mutex>
+#include <vector>
 
 #include "base/ref.h"
 #include "base/shape.h"
@@ -25,9 +27,20 @@ class Data : public base::RefCounted {
   const uint64_t size_bytes;
   const uint64_t stable_id;  // unique in the process; with version 1 it keys derived forms (EXE-7)
 
+  struct Filling {
+    base::Ref<loader::Buffer> buffer;
+    base::Ref<loader::Event> event;            // null: the bytes are there already
+    bool opaque = false;                       // private layout: only to_host may read it
+    std::shared_ptr<const base::Note> origin;  // added to an error of event; may be null
+  };
+
   // [executor] event may be null when the bytes are there already.
   void fulfil(base::Ref<loader::Buffer> buffer, base::Ref<loader::Event> event);
+  void fulfil(Filling filling);
   void poison(base::Status error);
+  // [executor] Shares the buffer of source, which must be filled. While both live neither is donated:
+  // this one holds a reference to source.
+  void alias(const base::Ref<Data>& source);
 
   // Blocks until filled and its event is ready; the error that poisoned it, if any. Callers
   // must not hold the GIL or a recorder's lock.
@@ -35,20 +48,31 @@ class Data : public base::RefCounted {
   bool filled() const;
   // REQUIRES: filled.
   base::Ref<loader::Buffer> buffer() const;
-  base::Ref<loader::Event> event() const;
+  base::Ref<loader::Event> event() const;  // null once it is known to be ready without an error
   base::Status error() const;
+  bool opaque() const;
 
   // wait(), then copies all bytes to dst (size_bytes of them).
   base::Status read(void* dst) const;
   base::Status read(uint64_t offset, void* dst, uint64_t size) const;
 
+  // Unfinished work that reads the bytes: who overwrites them must wait for it. [executor]
+  void add_reader(base::Ref<loader::Event> event);
+  std::vector<base::Ref<loader::Event>> readers() const;
+  // Whether a launch may hand the buffer over to an output. REQUIRES: filled. True only if the
+  // caller's reference is the last.
+  bool may_donate() const;
+
  private:
   mutable std::mutex mutex_;
   mutable std::condition_variable filled_cv_;
   bool filled_ = false;
-  base::Ref<loader::Buffer> buffer_;
-  base::Ref<loader::Event> event_;
+  // wait() is const but forgets event and origin once the work has succeeded: events are a plugin's
+  // resource, and a parameter may live for the whole process.
+  mutable Filling filling_;
   base::Status error_;
+  base::Ref<Data> alias_of_;  // never itself an alias, so that chains stay short
+  std::vector<base::Ref<loader::Event>> readers_;
 };
 
 }  // namespace lazyt::exec

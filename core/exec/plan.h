@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/ref.h"
@@ -21,7 +22,7 @@ struct Source {  // as partition::Source: the program's input, or an output of a
 
 struct Step {
   base::Ref<loader::Executable> executable;  // null: a host island
-  ir::Graph graph;                           // islands: what to run; device steps: signature only
+  ir::Graph graph;  // islands: what to run; device steps: signature, donors, and node names for messages
   std::vector<Source> inputs;
 };
 
@@ -39,8 +40,10 @@ class Plan : public base::RefCounted {
   std::vector<Source> outputs;
   std::string name;  // "step 3: train.py:12", for messages
 
-  // Runs all steps and fills every output, with an error too. Takes the bindings over: an input whose
-  // last reference they are is donated where the program allows. Called on the executor thread.
+  // Runs all steps and fills every output, with an error too: a launch whose start fails poisons
+  // all of its outputs and no others. Takes the bindings over: an input whose last reference they are
+  // is donated where the program allows. Blocks only for host islands, and for inputs that another
+  // device's executor fills. Called on the executor thread.
   void launch(std::vector<Binding> inputs, std::span<const base::Ref<Data>> outputs) const;
 };
 

@@ -1,0 +1,154 @@
+#include "exec/data.h"
+
+#include <fmt/format.h>
+
+#include <atomic>
+
+#include "exec/in_flight.h"
+
+namespace lazyt::exec {
+
+namespace {
+uint64_t next_stable_id() {
+  static std::atomic<uint64_t> next{1};  // 0 means "no key" (EXE-7)
+  return next.fetch_add(1, std::memory_order_relaxed);
+}
+}  // namespace
+
+Data::Data(base::Meta meta, uint64_t size_bytes)
+    : meta(std::move(meta)), size_bytes(size_bytes), stable_id(next_stable_id()) {}
+
+Data::Data(base::Meta meta, uint64_t size_bytes, base::Ref<loader::Buffer> buffer)
+    : Data(std::move(meta), size_bytes) {
+  filling_.buffer = std::move(buffer);
+  filled_ = true;
+}
+
+void Data::fulfil(base::Ref<loader::Buffer> buffer, base::Ref<loader::Event> event) {
+  fulfil(Filling{std::move(buffer), std::move(event), false, nullptr});
+}
+
+void Data::fulfil(Filling filling) {
+  {
+    std::lock_guard lock(mutex_);
+    if (filled_) return;
+    filling_ = std::move(filling);
+    filled_ = true;
+  }
+  filled_cv_.notify_all();
+}
+
+void Data::poison(base::Status error) {
+  {
+    std::lock_guard lock(mutex_);
+    if (filled_) return;
+    error_ = std::move(error);
+    filled_ = true;
+  }
+  filled_cv_.notify_all();
+}
+
+void Data::alias(const base::Ref<Data>& source) {
+  base::Ref<Data> root = source;
+  Filling filling;
+  base::Status error;
+  {
+    std::lock_guard lock(source->mutex_);
+    if (source->alias_of_) root = source->alias_of_;
+    filling = source->filling_;
+    error = source->error_;
+  }
+  {
+    std::lock_guard lock(mutex_);
+    if (filled_) return;
+    filling_ = std::move(filling);
+    error_ = std::move(error);
+    alias_of_ = std::move(root);
+    filled_ = true;
+  }
+  filled_cv_.notify_all();
+}
+
+base::Status Data::wait() const {
+  base::Ref<loader::Event> event;
+  std::shared_ptr<const base::Note> origin;
+  {
+    std::unique_lock lock(mutex_);
+    filled_cv_.wait(lock, [this] { return filled_; });
+    if (!error_.ok()) return error_;
+    event = filling_.event;
+    origin = filling_.origin;
+  }
+  if (!event) return {};
+  base::Status status = event->wait();
+  if (!status.ok()) return origin ? status.with_note(origin->where, origin->detail) : status;
+  {
+    std::lock_guard lock(mutex_);
+    filling_.event = nullptr;
+    filling_.origin = nullptr;
+  }
+  // Waits are where a program that launches nothing more gives its memory back.
+  InFlight::get().sweep();
+  return {};
+}
+
+bool Data::filled() const {
+  std::lock_guard lock(mutex_);
+  return filled_;
+}
+
+base::Ref<loader::Buffer> Data::buffer() const {
+  std::lock_guard lock(mutex_);
+  return filling_.buffer;
+}
+
+base::Ref<loader::Event> Data::event() const {
+  std::lock_guard lock(mutex_);
+  return filling_.event;
+}
+
+base::Status Data::error() const {
+  std::lock_guard lock(mutex_);
+  return error_;
+}
+
+bool Data::opaque() const {
+  std::lock_guard lock(mutex_);
+  return filling_.opaque;
+}
+
+base::Status Data::read(void* dst) const { return read(0, dst, size_bytes); }
+
+base::Status Data::read(uint64_t offset, void* dst, uint64_t size) const {
+  if (offset > size_bytes || size > size_bytes - offset)
+    return {LAZYT_CODE_OUT_OF_RANGE,
+            fmt::format("cannot read {} bytes from offset {} of a tensor of {} bytes", size, offset, size_bytes)};
+  LAZYT_RETURN_IF_ERROR(wait());
+  if (size == 0) return {};
+  return buffer()->to_host(offset, dst, size);
+}
+
+void Data::add_reader(base::Ref<loader::Event> event) {
+  std::unique_lock lock(mutex_);
+  if (alias_of_) {  // the bytes are the source's, which may be donated once this alias is gone
+    const base::Ref<Data> root = alias_of_;
+    lock.unlock();
+    return root->add_reader(std::move(event));
+  }
+  // Frozen weights are read by every step: forget the readers that are done.
+  std::erase_if(readers_, [](const auto& e) { return e->ready(); });
+  readers_.push_back(std::move(event));
+}
+
+std::vector<base::Ref<loader::Event>> Data::readers() const {
+  std::lock_guard lock(mutex_);
+  return readers_;
+}
+
+bool Data::may_donate() const {
+  if (!unique()) return false;
+  std::lock_guard lock(mutex_);
+  return error_.ok() && !alias_of_ && !filling_.opaque;
+}
+
+}  // namespace lazyt::exec

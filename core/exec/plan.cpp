@@ -1,0 +1,390 @@
+#include "exec/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <new>
+
+#include "base/counters.h"
+#include "exec/in_flight.h"
+
+namespace lazyt::exec {
+
+namespace {
+
+using base::Ref;
+using base::Status;
+using loader::Buffer;
+using loader::Event;
+
+constexpr uint32_t kNever = UINT32_MAX;      // no step reads it
+constexpr uint32_t kAtEnd = UINT32_MAX - 1;  // an output of the launch
+
+// An output of a step of this launch.
+struct Slot {
+  Ref<Buffer> buffer;
+  Ref<Event> event;  // null: the bytes are there
+  bool opaque = false;
+  std::shared_ptr<const base::Note> origin;
+  uint32_t last_use = kNever;
+};
+
+struct AlignedDelete {
+  void operator()(uint8_t* p) const { ::operator delete(p, std::align_val_t{64}); }
+};
+using HostBytes = std::unique_ptr<uint8_t, AlignedDelete>;
+HostBytes host_bytes(uint64_t size) {
+  return HostBytes(static_cast<uint8_t*>(::operator new(std::max<uint64_t>(size, 1), std::align_val_t{64})));
+}
+
+// "step 2 of 3 (aten::mm, aten::relu, ...: 14 operators), model.py:12"
+std::string describe_step(const Plan& plan, uint32_t s) {
+  constexpr size_t kNamed = 4;
+  const Step& step = plan.steps[s];
+  const auto& nodes = step.graph.nodes;
+  std::string text = fmt::format("{} {} of {}", step.executable ? "step" : "host step", s + 1, plan.steps.size());
+  if (nodes.empty()) return text;
+  text += " (";
+  for (size_t i = 0; i < std::min(nodes.size(), kNamed); i++) {
+    if (i > 0) text += ", ";
+    text += nodes[i].name;
+  }
+  if (nodes.size() > kNamed) text += fmt::format(", ...: {} operators", nodes.size());
+  text += ")";
+  for (const auto& node : nodes) {
+    if (!node.source) continue;
+    text += fmt::format(", {}:{}", node.source->file, node.source->line);
+    break;
+  }
+  return text;
+}
+
+class Launch {
+ public:
+  Launch(const Plan& plan, std::vector<Binding>& inputs, std::span<const Ref<Data>> outputs)
+      : plan_(plan), inputs_(inputs), outputs_(outputs) {}
+
+  Status run() {
+    LAZYT_RETURN_IF_ERROR(check());
+    find_last_uses();
+    LAZYT_RETURN_IF_ERROR(check_inputs());
+    for (uint32_t s = 0; s < plan_.steps.size(); s++) {
+      Status status = plan_.steps[s].executable ? run_device(s) : run_host(s);
+      if (!status.ok()) return status.with_note(plan_.name, describe_step(plan_, s));
+      release_after(s);
+    }
+    fill_outputs();
+    return {};
+  }
+
+ private:
+  Status check() const {
+    if (outputs_.size() != plan_.outputs.size())
+      return base::internal(
+          fmt::format("{} has {} outputs, launched with {}", plan_.name, plan_.outputs.size(), outputs_.size()));
+    auto known = [this](const Source& source, uint32_t before) {
+      if (source.step == Source::kProgram) return source.index < inputs_.size();
+      return source.step < before && source.index < plan_.steps[source.step].graph.outputs.size();
+    };
+    for (uint32_t s = 0; s < plan_.steps.size(); s++) {
+      const Step& step = plan_.steps[s];
+      bool ok = step.inputs.size() == step.graph.inputs.size() &&
+                (!step.executable || step.executable->output_metas.size() == step.graph.outputs.size());
+      for (const Source& source : step.inputs) ok = ok && known(source, s);
+      if (!ok) return base::internal(fmt::format("{}: {} does not fit the plan", plan_.name, describe_step(plan_, s)));
+    }
+    for (const Source& source : plan_.outputs)
+      if (!known(source, static_cast<uint32_t>(plan_.steps.size())) ||
+          (source.step == Source::kProgram && !inputs_[source.index].data))
+        return base::internal(fmt::format("{} has an output that nothing makes", plan_.name));
+    return {};
+  }
+
+  void find_last_uses() {
+    input_last_use_.assign(inputs_.size(), kNever);
+    slots_.resize(plan_.steps.size());
+    auto use = [this](const Source& source, uint32_t step) {
+      (source.step == Source::kProgram ? input_last_use_[source.index] : slots_[source.step][source.index].last_use) =
+          step;
+    };
+    for (uint32_t s = 0; s < plan_.steps.size(); s++) {
+      slots_[s].resize(plan_.steps[s].graph.outputs.size());
+      for (const Source& source : plan_.steps[s].inputs) use(source, s);
+    }
+    for (const Source& source : plan_.outputs) use(source, kAtEnd);
+  }
+
+  // An error that is known already fails the launch before anything runs. One that shows up later
+  // reaches the outputs through the events that steps wait for.
+  Status check_inputs() const {
+    for (size_t i = 0; i < inputs_.size(); i++) {
+      const Ref<Data>& data = inputs_[i].data;
+      if (!data || input_last_use_[i] == kNever) continue;
+      Status status;
+      if (!data->filled()) {
+        status = data->wait();  // another device's executor fills it
+      } else if (status = data->error(); status.ok()) {
+        const Ref<Event> event = data->event();
+        if (event && event->ready()) status = data->wait();
+      }
+      if (!status.ok()) return status.with_note(plan_.name, fmt::format("input {} has this error", i));
+      if (data->buffer()->device != plan_.device)
+        return base::invalid_argument(fmt::format("{}: input {} lies on '{}', the program runs on '{}'; copy it there",
+                                                  plan_.name, i, data->buffer()->device->info.name,
+                                                  plan_.device->info.name));
+    }
+    return {};
+  }
+
+  bool may_donate(uint32_t s, const Source& source) const {
+    if (source.step != Source::kProgram || input_last_use_[source.index] != s) return false;
+    const Binding& binding = inputs_[source.index];
+    if (!binding.data || !binding.data->may_donate()) return false;
+    // Two inputs of the step may be one input of the program: then one of them must keep its bytes.
+    const auto& all = plan_.steps[s].inputs;
+    return std::count_if(all.begin(), all.end(), [&](const Source& other) {
+             return other.step == source.step && other.index == source.index;
+           }) == 1;
+  }
+
+  Status alloc(uint32_t s, size_t output, uint64_t size, uint64_t alignment, uint32_t space, Ref<Buffer>* out) const {
+    auto buffer = Buffer::alloc(plan_.device, size, alignment, space);
+    if (buffer.ok()) {
+      *out = std::move(buffer).value();
+      return {};
+    }
+    if (buffer.status().code() != LAZYT_CODE_RESOURCE_EXHAUSTED) return buffer.status();
+    std::string message = fmt::format("out of memory on '{}': output {} of {} needs {} bytes", plan_.device->info.name,
+                                      output, describe_step(plan_, s), size);
+    if (auto stats = plan_.device->memory_stats(); stats.ok())
+      message += fmt::format("; {} bytes in use ({} of them could be trimmed), peak {}, reserved {}, device total {}",
+                             stats.value().bytes_in_use, stats.value().derived_bytes, stats.value().peak_bytes_in_use,
+                             stats.value().bytes_reserved, plan_.device->info.total_bytes);
+    return Status(LAZYT_CODE_RESOURCE_EXHAUSTED, std::move(message))
+        .with_note("plugin " + plan_.device->plugin->info.name, std::string(buffer.status().message()));
+  }
+
+  Status run_device(uint32_t s) {
+    const Step& step = plan_.steps[s];
+    const size_t output_count = step.graph.outputs.size();
+
+    std::vector<Ref<Buffer>> outputs(output_count);
+    std::vector<bool> donated(step.inputs.size(), false);
+    for (size_t o = 0; o < output_count; o++) {
+      const lazyt_output_meta_t& meta = step.executable->output_metas[o];
+      const uint32_t donor = step.graph.outputs[o].donor;
+      if (donor < step.inputs.size() && !donated[donor] && !meta.opaque && meta.memory_space == 0 &&
+          may_donate(s, step.inputs[donor])) {
+        Ref<Buffer> buffer = inputs_[step.inputs[donor].index].data->buffer();
+        if (buffer->size >= meta.size_bytes) {
+          outputs[o] = std::move(buffer);
+          donated[donor] = true;
+          continue;
+        }
+      }
+      LAZYT_RETURN_IF_ERROR(alloc(s, o, meta.size_bytes, meta.alignment, meta.memory_space, &outputs[o]));
+    }
+
+    std::vector<loader::ExecuteInput> args(step.inputs.size());
+    std::vector<Ref<Buffer>> buffers(step.inputs.size());
+    std::vector<Ref<Event>> waits;
+    for (size_t i = 0; i < step.inputs.size(); i++) {
+      const Source& source = step.inputs[i];
+      Ref<Event> event;
+      if (source.step != Source::kProgram) {
+        buffers[i] = slots_[source.step][source.index].buffer;
+        event = slots_[source.step][source.index].event;
+      } else if (const Binding& binding = inputs_[source.index]; binding.data) {
+        buffers[i] = binding.data->buffer();
+        event = binding.data->event();
+        args[i].stable_id = binding.data->stable_id;
+        args[i].content_version = 1;
+        args[i].donated = donated[i];
+        if (donated[i])  // earlier work may still read what will be overwritten
+          for (auto& reader : binding.data->readers()) waits.push_back(std::move(reader));
+      } else {
+        args[i].scalar = binding.scalar;
+      }
+      args[i].buffer = buffers[i].get();
+      if (event) waits.push_back(std::move(event));
+    }
+    // Outputs of one step share its event.
+    auto address = [](const Ref<Event>& e) { return e.get(); };
+    std::ranges::sort(waits, {}, address);
+    waits.erase(std::ranges::unique(waits, {}, address).begin(), waits.end());
+
+    std::vector<const Buffer*> raw(output_count);
+    std::ranges::transform(outputs, raw.begin(), [](const auto& b) { return b.get(); });
+    LAZYT_ASSIGN_OR_RETURN(Ref<Event> event, step.executable->execute(args, raw, waits));
+    std::shared_ptr<const base::Note> origin;
+    if (event->ready()) {
+      LAZYT_RETURN_IF_ERROR(event->wait());
+      event = nullptr;
+    } else {
+      origin = std::make_shared<const base::Note>(base::Note{plan_.name, describe_step(plan_, s)});
+      InFlight::Objects objects;
+      objects.emplace_back(step.executable);
+      for (const auto& b : buffers)
+        if (b) objects.emplace_back(b);
+      for (const auto& b : outputs) objects.emplace_back(b);
+      InFlight::get().hold(event, std::move(objects));
+      for (size_t i = 0; i < step.inputs.size(); i++)
+        if (step.inputs[i].step == Source::kProgram && !donated[i] && inputs_[step.inputs[i].index].data)
+          inputs_[step.inputs[i].index].data->add_reader(event);
+    }
+    for (size_t o = 0; o < output_count; o++) {
+      Slot& slot = slots_[s][o];
+      slot.buffer = std::move(outputs[o]);
+      slot.event = event;
+      slot.opaque = step.executable->output_metas[o].opaque != 0;
+      slot.origin = origin;
+    }
+    return {};
+  }
+
+  Status run_host(uint32_t s) {
+    const Step& step = plan_.steps[s];
+    const ir::Graph& graph = step.graph;
+    if (!plan_.host_runner && !graph.nodes.empty())
+      return base::failed_precondition("the plugin refused operators, and there is nothing to run them on the host");
+    uint64_t moved = 0;
+
+    std::vector<HostTensor> inputs(step.inputs.size());
+    std::vector<HostBytes> copies;
+    for (size_t i = 0; i < step.inputs.size(); i++) {
+      const ir::Value& value = graph.values[graph.inputs[i].value];
+      inputs[i].meta = value.meta;
+      inputs[i].weak = value.weak;
+      const Source& source = step.inputs[i];
+      Ref<Buffer> buffer;
+      bool opaque = false;
+      if (source.step != Source::kProgram) {
+        const Slot& slot = slots_[source.step][source.index];
+        if (slot.event) {
+          Status status = slot.event->wait();
+          if (!status.ok()) return slot.origin ? status.with_note(slot.origin->where, slot.origin->detail) : status;
+        }
+        buffer = slot.buffer;
+        opaque = slot.opaque;
+      } else if (Binding& binding = inputs_[source.index]; binding.data) {
+        LAZYT_RETURN_IF_ERROR(binding.data->wait());
+        buffer = binding.data->buffer();
+        opaque = binding.data->opaque();
+      } else {
+        inputs[i].data = binding.scalar.bytes;
+        continue;
+      }
+      const uint64_t size = value.meta.span_bytes();
+      if (size > buffer->size)
+        return base::internal(fmt::format("input {} has {} bytes, its buffer {}", i, size, buffer->size));
+      moved += size;
+      if (plan_.device->host_visible() && !opaque) {
+        LAZYT_ASSIGN_OR_RETURN(inputs[i].data, buffer->host_pointer());
+      } else {
+        copies.push_back(host_bytes(size));
+        inputs[i].data = copies.back().get();
+        if (size > 0) LAZYT_RETURN_IF_ERROR(buffer->to_host(0, copies.back().get(), size));
+      }
+    }
+
+    std::vector<HostTensor> outputs(graph.outputs.size());
+    std::vector<HostBytes> results(graph.outputs.size());  // when the CPU cannot write the buffer
+    for (size_t o = 0; o < outputs.size(); o++) {
+      outputs[o].meta = graph.values[graph.outputs[o].value].meta;
+      const uint64_t size = outputs[o].meta.span_bytes();
+      moved += size;
+      if (plan_.device->host_visible()) {
+        LAZYT_RETURN_IF_ERROR(alloc(s, o, size, 0, 0, &slots_[s][o].buffer));
+        LAZYT_ASSIGN_OR_RETURN(outputs[o].data, slots_[s][o].buffer->host_pointer());
+      } else {
+        results[o] = host_bytes(size);
+        outputs[o].data = results[o].get();
+      }
+    }
+
+    if (!graph.nodes.empty()) {
+      for (const ir::Node& node : graph.nodes) base::counter(node.name).add();
+      base::counter("FallbackBytes").add(static_cast<int64_t>(moved));
+      LAZYT_RETURN_IF_ERROR(plan_.host_runner->run(graph, inputs, outputs));
+    } else {
+      LAZYT_RETURN_IF_ERROR(copy_constants(graph, outputs));
+    }
+
+    if (!plan_.device->host_visible())
+      for (size_t o = 0; o < outputs.size(); o++) {
+        LAZYT_ASSIGN_OR_RETURN(slots_[s][o].buffer,
+                               Buffer::from_host(plan_.device, results[o].get(), outputs[o].meta.span_bytes()));
+      }
+    return {};
+  }
+
+  // A host step without nodes makes those outputs of the program that are constants.
+  static Status copy_constants(const ir::Graph& graph, std::span<const HostTensor> outputs) {
+    for (size_t o = 0; o < outputs.size(); o++) {
+      auto constant = std::ranges::find(graph.constants, graph.outputs[o].value, &ir::Constant::value);
+      if (constant == graph.constants.end() || constant->bytes.size() < outputs[o].meta.span_bytes())
+        return base::internal("an output that no operator makes is no constant either");
+      if (outputs[o].meta.span_bytes() > 0)
+        std::memcpy(outputs[o].data, constant->bytes.data(), outputs[o].meta.span_bytes());
+    }
+    return {};
+  }
+
+  void release_after(uint32_t s) {
+    for (const Source& source : plan_.steps[s].inputs) {
+      if (source.step == Source::kProgram) {
+        if (input_last_use_[source.index] == s) inputs_[source.index].data = nullptr;
+      } else if (Slot& slot = slots_[source.step][source.index]; slot.last_use == s) {
+        slot = {};
+      }
+    }
+  }
+
+  void fill_outputs() {
+    for (size_t o = 0; o < outputs_.size(); o++) {
+      const Source& source = plan_.outputs[o];
+      if (source.step == Source::kProgram) {
+        outputs_[o]->alias(inputs_[source.index].data);
+        continue;
+      }
+      Slot& slot = slots_[source.step][source.index];
+      if (slot.buffer) {
+        outputs_[o]->fulfil({std::move(slot.buffer), std::move(slot.event), slot.opaque, std::move(slot.origin)});
+        continue;
+      }
+      // One result for two outputs: the first took it.
+      for (size_t first = 0; first < o; first++)
+        if (plan_.outputs[first].step == source.step && plan_.outputs[first].index == source.index) {
+          outputs_[o]->alias(outputs_[first]);
+          break;
+        }
+    }
+  }
+
+  const Plan& plan_;
+  std::vector<Binding>& inputs_;
+  std::span<const Ref<Data>> outputs_;
+  std::vector<uint32_t> input_last_use_;  // a step, kAtEnd or kNever
+  std::vector<std::vector<Slot>> slots_;  // by step and output
+};
+
+}  // namespace
+
+void Plan::launch(std::vector<Binding> inputs, std::span<const Ref<Data>> outputs) const {
+  InFlight::get().sweep();
+  Status status;
+  try {
+    status = Launch(*this, inputs, outputs).run();
+  } catch (const std::bad_alloc&) {
+    status = {LAZYT_CODE_RESOURCE_EXHAUSTED, "out of host memory while launching " + name};
+  } catch (const std::exception& e) {
+    status = base::internal(fmt::format("launching {}: {}", name, e.what()));
+  }
+  if (status.ok()) return;
+  for (const auto& output : outputs) output->poison(status);
+}
+
+}  // namespace lazyt::exec

@@ -157,7 +157,7 @@ class Runner:
             )
             status = run_process([*(prefix or []), *command], deadline - time.monotonic())
             broken = count_junit(logs / f"{name}.junit.xml", logs / f"{name}.json", result)
-            # A binary can fail after its last case passed (a leak, a crash at exit): its cases do not show it.
+            # A binary can fail after its last case passed (a leak, a crash at exit), unseen in its cases.
             for test in broken[result.failed :]:
                 result.fail(test)
             ran = result.passed + result.failed + result.skipped

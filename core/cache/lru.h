@@ -21,12 +21,14 @@ class Lru {
     order_.splice(order_.begin(), order_, it->second);
     return &it->second->second;
   }
-  Value& put(Key key, Value value) {
+  // evicted: receives the value that had to go, for whoever must destroy it elsewhere; may be null.
+  Value& put(Key key, Value value, Value* evicted = nullptr) {
     if (Value* old = get(key)) return *old = std::move(value);
     order_.emplace_front(std::move(key), std::move(value));
     index_[order_.front().first] = order_.begin();
     if (order_.size() > capacity_) {
       index_.erase(order_.back().first);
+      if (evicted) *evicted = std::move(order_.back().second);
       order_.pop_back();
       evictions_++;
     }
@@ -35,6 +37,8 @@ class Lru {
   size_t size() const { return order_.size(); }
   size_t evictions() const { return evictions_; }
   void clear() { index_.clear(), order_.clear(); }
+  // Exchanges the contents; each keeps its capacity.
+  void swap(Lru& other) { order_.swap(other.order_), index_.swap(other.index_); }
 
  private:
   size_t capacity_, evictions_ = 0;

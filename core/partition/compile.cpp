@@ -1,0 +1,87 @@
+#include "partition/compile.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/log.h"
+#include "ir/program.h"
+
+namespace lazyt::partition {
+
+namespace {
+
+// "aten::lgamma, aten::digamma and 3 more"
+template <class Items, class Name>
+std::string first_names(const Items& items, Name name) {
+  constexpr size_t kNamed = 4;
+  std::string text;
+  for (size_t i = 0; i < std::min(items.size(), kNamed); i++) text += (i > 0 ? ", " : "") + name(items[i]);
+  if (items.size() > kNamed) text += fmt::format(" and {} more", items.size() - kNamed);
+  return text;
+}
+
+void log_refusals(const std::string& backend, const std::vector<Refusal>& refusals) {
+  if (!base::log_enabled(LAZYT_LOG_DEBUG)) return;
+  for (const Refusal& r : refusals)
+    base::log(LAZYT_LOG_DEBUG, fmt::format("{} refused {} ({}){}{}; it runs on the host", backend, r.op, r.reason,
+                                           r.line.empty() ? "" : " at ", r.line));
+}
+
+exec::Source to_exec(const Source& source) {
+  return {source.segment == Source::kProgram ? exec::Source::kProgram : source.segment, source.index};
+}
+
+std::vector<exec::Source> to_exec(const std::vector<Source>& sources) {
+  std::vector<exec::Source> result;
+  result.reserve(sources.size());
+  for (const Source& source : sources) result.push_back(to_exec(source));
+  return result;
+}
+
+}  // namespace
+
+base::Result<base::Ref<exec::Plan>> compile(const ir::Graph& graph, const base::Ref<loader::Device>& device,
+                                            lazyt_compile_flags_t flags, exec::HostRunner* host_runner,
+                                            std::vector<Refusal>* refusals) {
+  std::vector<loader::NodeAnswer> answers;
+  if (!graph.nodes.empty()) {
+    const auto whole = ir::Program::from_graph(graph);
+    LAZYT_ASSIGN_OR_RETURN(answers, loader::query_capability(*device, *whole));
+  }
+  Partition partition = cut(graph, answers);
+  const std::string& backend = device->plugin->info.name;
+  log_refusals(backend, partition.refusals);
+  if (refusals) refusals->insert(refusals->end(), partition.refusals.begin(), partition.refusals.end());
+  if (!host_runner && !partition.refusals.empty())
+    return base::failed_precondition(
+        fmt::format("backend '{}' refused {}, and there is nothing to run them on the host", backend,
+                    first_names(partition.refusals, [](const Refusal& r) { return r.op + " (" + r.reason + ")"; })));
+
+  auto plan = base::make_ref<exec::Plan>();
+  plan->device = device;
+  plan->host_runner = host_runner;
+  plan->outputs = to_exec(partition.outputs);
+  for (size_t s = 0; s < partition.segments.size(); s++) {
+    Segment& segment = partition.segments[s];
+    exec::Step step;
+    if (!segment.on_host) {
+      auto executable =
+          loader::Executable::compile(device, *ir::Program::from_graph(segment.graph), flags);
+      if (!executable.ok())
+        return executable.status().with_note(
+            "compile", fmt::format("segment {} of {}: {}", s + 1, partition.segments.size(),
+                                   first_names(segment.graph.nodes, [](const ir::Node& n) { return n.name; })));
+      step.executable = std::move(executable).value();
+      segment.graph.constants.clear();  // the executable has its own copy
+    }
+    step.graph = std::move(segment.graph);
+    step.inputs = to_exec(segment.inputs);
+    plan->steps.push_back(std::move(step));
+  }
+  return plan;
+}
+
+}  // namespace lazyt::partition

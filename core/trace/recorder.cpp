@@ -151,6 +151,7 @@ const uint64_t* Recorder::replay(Call& call) {
 void Recorder::commit(Call& call, const TokenHeader& header) {
   scalars_.insert(scalars_.end(), call.scalars.begin(), call.scalars.end());
   first_result_ = next_slot_;
+  fresh_count_ = header.fresh;
   uint32_t slot = first_result_ + header.fresh;
   for (uint32_t w : call.writes) bind(*call.operands[w], slot++);
   next_slot_ = slot;

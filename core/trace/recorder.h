@@ -62,6 +62,7 @@ class Recorder {
   // After either: the slot of the first result. Fresh result i takes slot first_result() + i and must be
   // bound before the mutex is let go; undefined ones take a slot, too.
   uint32_t first_result() const { return first_result_; }
+  uint32_t fresh_count() const { return fresh_count_; }  // results that are new tensors
   void bind(Storage& storage, uint32_t slot);
 
   // The storage takes bytes from outside the trace, or goes away.
@@ -107,7 +108,7 @@ class Recorder {
   bool own_ = false;
   size_t position_ = 0;                 // tokens recorded in this trace
   uint32_t next_slot_ = 0;
-  uint32_t first_result_ = 0;
+  uint32_t first_result_ = 0, fresh_count_ = 0;
   std::vector<base::Ref<exec::Data>> inputs_;
   std::vector<lazyt_scalar_t> scalars_;
   Storage live_;  // head of the ring of pending storages

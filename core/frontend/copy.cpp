@@ -1,0 +1,116 @@
+// Copies between the device and the host, and values asked for by the program.
+#include <ATen/ops/_local_scalar_dense_native.h>
+#include <ATen/ops/copy.h>
+#include <ATen/ops/empty_strided.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/native_batch_norm_native.h>
+#include <ATen/ops/_native_batch_norm_legit.h>
+#include <torch/library.h>
+
+#include "base/counters.h"
+#include "frontend/dtype.h"
+#include "frontend/registration.h"
+#include "frontend/schema.h"
+#include "frontend/storage.h"
+#include "frontend/tracer.h"
+
+namespace lazyt::frontend {
+namespace {
+
+// The recorded copy between two tensors of the device.
+void record_copy(const at::Tensor& dst, const at::Tensor& src, bool non_blocking) {
+  static TorchOp& op = torch_op(c10::Dispatcher::singleton().findSchemaOrThrow("aten::copy_", ""));
+  torch::jit::Stack stack{dst, src, non_blocking};
+  trace_call(op, &stack);
+}
+
+void host_to_device(const at::Tensor& dst, const at::Tensor& src) {
+  static base::Counter& copies = base::counter("lazyt::_copy_from");
+  static base::Counter& misses = base::counter("DeviceDataCacheMiss");
+  copies.add();
+  misses.add();
+  trace::Storage& state = state_of(dst);
+  base::Meta meta = meta_of(dst);
+  const bool whole = dst.storage_offset() == 0 && meta.is_dense() && meta.span_bytes() == state.size_bytes;
+  const base::Dims strides = whole ? meta.strides : base::contiguous_strides(meta.dims);
+  at::Tensor host = at::empty_strided(dst.sizes(), strides, src.options().dtype(dst.scalar_type()));
+  const bool ready = src.scalar_type() == dst.scalar_type() && src.sizes() == host.sizes() &&
+                     src.strides() == host.strides() && !src.is_conj() && !src.is_neg() && src.layout() == at::kStrided;
+  if (ready)
+    host = src;
+  else
+    host.copy_(src);
+  if (whole) return upload(state, std::move(meta), host.const_data_ptr(), meta.span_bytes());
+  trace::Storage* part;
+  at::Tensor staged = make_tensor(host.sizes(), host.strides(), host.scalar_type(), &part);
+  upload(*part, meta_of(staged), host.const_data_ptr(), part->size_bytes);
+  record_copy(dst, staged, false);
+}
+
+at::Tensor& copy_(at::Tensor& self, const at::Tensor& src, bool non_blocking) {
+  if (self.is_same(src)) return self;
+  if (is_lazy(self) && is_lazy(src)) {
+    record_copy(self, src, non_blocking);
+  } else if (is_lazy(self)) {
+    TORCH_CHECK(src.device().is_cpu(), "lazyt: copies from ", src.device(), " go through the host; call .cpu() first");
+    if (self.numel() == 0) return self;
+    host_to_device(self, src);
+  } else {
+    TORCH_CHECK(self.device().is_cpu() || self.is_meta(), "lazyt: copies to ", self.device(), " go through the host; call .cpu() first");
+    if (self.is_meta()) return self;
+    self.copy_(download(src), non_blocking);
+  }
+  return self;
+}
+
+at::Tensor copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blocking) {
+  at::Tensor out = dst;
+  copy_(out, self, non_blocking);
+  return out;
+}
+
+at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& dst) {
+  dst.resize_(self.sizes());
+  return copy_from(self, dst, false);
+}
+
+at::Scalar local_scalar_dense(const at::Tensor& self) {
+  static base::Counter& items = base::counter("aten::_local_scalar_dense");
+  items.add();
+  return at::native::_local_scalar_dense_cpu(download(self));
+}
+
+bool equal(const at::Tensor& self, const at::Tensor& other) {
+  TORCH_CHECK(self.device() == other.device(), "Expected all tensors to be on the same device, but found at least two devices, ",
+              self.device(), " and ", other.device(), "!");
+  if (self.sizes() != other.sizes()) return false;
+  static base::Counter& counter = base::counter("aten::equal");
+  counter.add();
+  return at::equal(download(self), download(other));
+}
+
+// native_batch_norm writes its running statistics without saying so in its schema; the _legit form says it.
+std::tuple<at::Tensor, at::Tensor, at::Tensor> native_batch_norm(
+    const at::Tensor& input, const std::optional<at::Tensor>& weight, const std::optional<at::Tensor>& bias,
+    const std::optional<at::Tensor>& running_mean, const std::optional<at::Tensor>& running_var, bool training,
+    double momentum, double eps) {
+  if (running_mean && running_mean->defined() && running_var && running_var->defined()) {
+    at::Tensor mean = *running_mean, var = *running_var;
+    return at::_native_batch_norm_legit(input, weight, bias, mean, var, training, momentum, eps);
+  }
+  return at::_native_batch_norm_legit(input, weight, bias, training, momentum, eps);
+}
+
+}  // namespace
+
+void register_copies() {
+  static torch::Library library(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
+  library.impl("copy_", TORCH_FN(copy_));
+  library.impl("_copy_from", TORCH_FN(copy_from));
+  library.impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize));
+  library.impl("_local_scalar_dense", TORCH_FN(local_scalar_dense));
+  library.impl("equal", TORCH_FN(equal));
+  library.impl("native_batch_norm", TORCH_FN(native_batch_norm));
+}
+
+}  // namespace lazyt::frontend

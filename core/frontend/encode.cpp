@@ -1,0 +1,173 @@
+#include "frontend/encode.h"
+
+#include "frontend/dtype.h"
+#include "frontend/random.h"
+#include "frontend/storage.h"
+
+namespace lazyt::frontend {
+namespace {
+
+using namespace trace;  // the words' vocabulary
+
+lazyt_scalar_t scalar_bytes(const void* data, size_t size) {
+  lazyt_scalar_t s{};
+  std::memcpy(s.bytes, data, size);
+  return s;
+}
+
+class Encoder {
+ public:
+  Encoder(const TorchOp& op, Call& call) : op_(op), call_(call) {}
+
+  void run(c10::ArrayRef<c10::IValue> args) {
+    for (size_t i = 0; i < args.size(); i++) value(op_.op.args[i], args[i]);
+  }
+  const std::optional<at::Generator>& generator() const { return generator_; }
+  int64_t numel() const { return numel_; }
+
+ private:
+  void word(uint64_t w) { call_.signature.push_back(w); }
+
+  void host_scalar(base::DType dtype, bool weak, const void* data) {
+    word(tagged(kHostScalar, dtype, weak));
+    call_.scalars.push_back(scalar_bytes(data, lazyt_dtype_size(dtype)));
+    call_.scalar_types.push_back({dtype, weak});
+  }
+
+  void tensor(const OpArg& arg, const at::Tensor& t) {
+    if (!t.defined()) return word(tagged(kNone));
+    if (t.device().type() != kDeviceType) return other_device(arg, t);
+    Storage& state = state_of(t);
+    base::DType dtype = from_torch(t.scalar_type());
+    TORCH_CHECK_NOT_IMPLEMENTED(dtype != LAZYT_DTYPE_INVALID, "lazyt: dtype ", t.scalar_type(), " is not supported on the device");
+    if (arg.written) call_.writes.push_back(static_cast<uint32_t>(call_.operands.size()));
+    call_.operands.push_back(&state);
+    const c10::TensorImpl* impl = t.unsafeGetTensorImpl();
+    const auto sizes = impl->sizes(), strides = impl->strides();
+    Words& s = call_.signature;
+    s.push_back(tagged(kTensor, sizes.size(), static_cast<uint64_t>(dtype)));
+    s.push_back(static_cast<uint64_t>(impl->storage_offset()));
+    s.insert(s.end(), sizes.begin(), sizes.end());
+    s.insert(s.end(), strides.begin(), strides.end());
+    if (numel_ < impl->numel()) numel_ = impl->numel();
+  }
+
+  // A number in a tensor's clothes is taken by value; anything else is eager's error.
+  void other_device(const OpArg& arg, const at::Tensor& t) {
+    if (t.device().is_cpu() && t.dim() == 0 && !arg.written && t.layout() == at::kStrided) {
+      base::DType dtype = from_torch(t.scalar_type());
+      if (dtype != LAZYT_DTYPE_INVALID)
+        return host_scalar(dtype, t.unsafeGetTensorImpl()->is_wrapped_number(), t.const_data_ptr());
+    }
+    TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ", device(),
+                " and ", t.device(), "! (when checking argument for argument ", arg.name, " in method ", op_.op.name, ")");
+  }
+
+  void integer(const OpArg& arg, int64_t v) {
+    if (arg.type == ArgType::kScalar || arg.type == ArgType::kScalarList) {
+      if (!arg.is_static) return host_scalar(LAZYT_DTYPE_INT64, true, &v);
+    } else if (arg.type == ArgType::kDType) {
+      v = from_torch(static_cast<at::ScalarType>(v));
+    }
+    word(tagged(kInt));
+    word(static_cast<uint64_t>(v));
+  }
+
+  void value(const OpArg& arg, const c10::IValue& v) {
+    if (v.isTensor()) return tensor(arg, v.toTensor());
+    if (v.isNone()) return word(tagged(kNone));
+    if (v.isInt()) return integer(arg, v.toInt());
+    if (v.isDouble()) {
+      double d = v.toDouble();
+      if (!arg.is_static && (arg.type == ArgType::kScalar || arg.type == ArgType::kScalarList))
+        return host_scalar(LAZYT_DTYPE_FLOAT64, true, &d);
+      word(tagged(kDouble));
+      return word(bits_of(d));
+    }
+    if (v.isBool()) {
+      word(tagged(kBool));
+      return word(v.toBool());
+    }
+    if (v.isIntList()) {
+      c10::List<int64_t> list = v.toIntList();
+      word(tagged(kInts, list.size()));
+      for (int64_t e : list) word(static_cast<uint64_t>(e));
+      return;
+    }
+    if (v.isBoolList()) {
+      c10::List<bool> list = v.toBoolList();
+      word(tagged(kBools, list.size()));
+      for (bool e : list) word(e);
+      return;
+    }
+    if (v.isDoubleList()) {
+      c10::List<double> list = v.toDoubleList();
+      word(tagged(kDoubles, list.size()));
+      for (double e : list) word(bits_of(e));
+      return;
+    }
+    if (v.isList()) {  // tensors, optional tensors, numbers
+      c10::ArrayRef<c10::IValue> list = v.toListRef();
+      if (arg.type == ArgType::kIntList) {
+        word(tagged(kInts, list.size()));
+        for (const auto& e : list) word(static_cast<uint64_t>(e.toSymInt().guard_int(__FILE__, __LINE__)));
+        return;
+      }
+      word(tagged(kList, list.size()));
+      for (const auto& e : list) value(arg, e);
+      return;
+    }
+    if (v.isDevice()) {
+      word(tagged(kInt));
+      return word(0);
+    }
+    if (v.isGenerator()) {
+      generator_ = v.toGenerator();
+      return word(tagged(kGenerator));
+    }
+    if (v.isSymInt()) return integer(arg, v.toSymInt().guard_int(__FILE__, __LINE__));
+    if (v.isComplexDouble()) {
+      auto c = v.toComplexDouble();
+      word(tagged(kComplex));
+      word(bits_of(c.real()));
+      return word(bits_of(c.imag()));
+    }
+    if (v.isString()) {
+      const std::string& text = v.toStringRef();
+      word(tagged(kString, text.size()));
+      size_t at = call_.signature.size();
+      call_.signature.resize(at + (text.size() + 7) / 8, 0);
+      std::memcpy(&call_.signature[at], text.data(), text.size());
+      return;
+    }
+    TORCH_CHECK_NOT_IMPLEMENTED(false, "lazyt: argument '", arg.name, "' of ", op_.op.name, " (", v.tagKind(), ") cannot be recorded");
+  }
+
+  const TorchOp& op_;
+  Call& call_;
+  std::optional<at::Generator> generator_;
+  int64_t numel_ = 0;
+};
+
+void seed_and_offset(Call& call, RandomState r) {
+  for (uint64_t v : {r.seed, r.offset}) {
+    call.scalars.push_back(scalar_bytes(&v, 8));
+    call.scalar_types.push_back({LAZYT_DTYPE_INT64, false});
+  }
+}
+
+}  // namespace
+
+void encode(const TorchOp& op, c10::ArrayRef<c10::IValue> args, Call& call) {
+  call.clear(&op.op);
+  Encoder encoder(op, call);
+  encoder.run(args);
+  if (op.op.random) seed_and_offset(call, draw(encoder.generator(), (encoder.numel() + 3) / 4));
+}
+
+void encode_again(const TorchOp& op, c10::ArrayRef<c10::IValue> args, Call& call) {
+  TORCH_INTERNAL_ASSERT(!op.op.random);
+  encode(op, args, call);
+}
+
+}  // namespace lazyt::frontend

@@ -1,0 +1,18 @@
+// Encoding: a call on PyTorch's stack, written as words (trace/words.h).
+#pragma once
+
+#include <ATen/core/stack.h>
+
+#include "frontend/schema.h"
+#include "trace/recorder.h"
+
+namespace lazyt::frontend {
+
+// Fills call from the arguments on top of the stack. Takes seed and offset of the generator for random
+// operators: encode each call once. Raises eager's error for tensors of other devices.
+void encode(const TorchOp& op, c10::ArrayRef<c10::IValue> args, trace::Call& call);
+
+// The same again after a change of geometry (out= was resized), without drawing random numbers anew.
+void encode_again(const TorchOp& op, c10::ArrayRef<c10::IValue> args, trace::Call& call);
+
+}  // namespace lazyt::frontend

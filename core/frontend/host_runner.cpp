@@ -1,0 +1,116 @@
+// Host islands: nodes that the plugin refused, run by PyTorch's CPU kernels on the executor thread.
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/core/stack.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/scalar_tensor.h>
+
+#include <fmt/format.h>
+
+#include "exec/host_runner.h"
+#include "frontend/dtype.h"
+#include "frontend/registration.h"
+#include "trace/session.h"
+
+namespace lazyt::frontend {
+namespace {
+
+using ir::Arg;
+
+class Runner final : public exec::HostRunner {
+ public:
+  base::Status run(const ir::Graph& graph, std::span<const exec::HostTensor> inputs,
+                   std::span<const exec::HostTensor> outputs) override {
+    at::NoGradGuard no_grad;
+    at::AutoDispatchBelowADInplaceOrView below_autograd;
+    std::vector<at::Tensor> values(graph.values.size());
+    for (size_t i = 0; i < inputs.size(); i++) {
+      values[graph.inputs[i].value] = tensor(inputs[i]);
+      if (inputs[i].weak) values[graph.inputs[i].value].unsafeGetTensorImpl()->set_wrapped_number(true);
+    }
+    for (const ir::Constant& c : graph.constants) {
+      exec::HostTensor t{graph.values[c.value].meta, const_cast<uint8_t*>(c.bytes.data())};
+      values[c.value] = tensor(t);
+    }
+    for (const ir::Node& node : graph.nodes) {
+      std::string name = node.name + (node.overload.empty() ? "" : "." + node.overload);
+      try {
+        run_node(node, values);
+      } catch (const c10::Error& e) {
+        return base::invalid_argument(e.what_without_backtrace()).with_note("host", name);
+      } catch (const std::exception& e) {
+        return base::internal(e.what()).with_note("host", name);
+      }
+    }
+    for (size_t i = 0; i < outputs.size(); i++) tensor(outputs[i]).copy_(values[graph.outputs[i].value]);
+    return {};
+  }
+
+ private:
+  static at::Tensor tensor(const exec::HostTensor& t) {
+    return at::from_blob(t.data, t.meta.dims, t.meta.strides, at::TensorOptions().dtype(to_torch(t.meta.dtype)));
+  }
+
+  static void run_node(const ir::Node& node, std::vector<at::Tensor>& values) {
+    auto handle = c10::Dispatcher::singleton().findSchema({node.name, node.overload});
+    TORCH_CHECK(handle, "lazyt: no host implementation of ", node.name, "; the backend must take it");
+    const auto& schema_args = handle->schema().arguments();
+    torch::jit::Stack stack;
+    for (size_t i = 0; i < node.args.size(); i++) stack.push_back(to_ivalue(node.args[i], schema_args[i].real_type(), values));
+    for (size_t i = node.args.size(); i < schema_args.size(); i++) stack.push_back(*schema_args[i].default_value());
+    handle->callBoxed(stack);
+    uint32_t next = node.first_result;
+    for (const c10::IValue& v : stack) {
+      if (v.isTensor()) values[next++] = v.toTensor();
+      else for (const auto& e : v.toListRef()) values[next++] = e.toTensor();
+    }
+  }
+
+  static c10::IValue to_ivalue(const Arg& a, c10::TypePtr type, const std::vector<at::Tensor>& values) {
+    if (auto optional = type->cast<c10::OptionalType>()) type = optional->getElementType();
+    switch (a.kind) {
+      case LAZYT_ARG_VALUE: {
+        const at::Tensor& t = values[a.value];
+        switch (type->kind()) {
+          case c10::TypeKind::NumberType: return t.item();
+          case c10::TypeKind::IntType: case c10::TypeKind::SymIntType: return t.item<int64_t>();
+          case c10::TypeKind::FloatType: return t.item<double>();
+          case c10::TypeKind::BoolType: return t.item<bool>();
+          default: return t;
+        }
+      }
+      case LAZYT_ARG_INT: return a.i;
+      case LAZYT_ARG_DOUBLE: return a.d;
+      case LAZYT_ARG_BOOL: return a.i != 0;
+      case LAZYT_ARG_COMPLEX: return c10::complex<double>(a.doubles[0], a.doubles[1]);
+      case LAZYT_ARG_STRING: return a.string;
+      case LAZYT_ARG_DTYPE: return static_cast<int64_t>(to_torch(static_cast<base::DType>(a.i)));
+      case LAZYT_ARG_INTS: return a.ints;
+      case LAZYT_ARG_DOUBLES: return a.doubles;
+      case LAZYT_ARG_BOOLS: {
+        c10::List<bool> list;
+        for (int64_t b : a.ints) list.push_back(b != 0);
+        return list;
+      }
+      case LAZYT_ARG_MEMORY_FORMAT: case LAZYT_ARG_LAYOUT: return a.i;
+      case LAZYT_ARG_DEVICE: return c10::Device(c10::kCPU);
+      case LAZYT_ARG_LIST: {
+        c10::TypePtr element = type->expectRef<c10::ListType>().getElementType();
+        c10::impl::GenericList out(element);
+        for (const Arg& e : a.list) out.push_back(to_ivalue(e, element, values));
+        return out;
+      }
+      default: return {};
+    }
+  }
+};
+
+}  // namespace
+
+void register_host_runner() {
+  static Runner runner;
+  trace::Session::get().set_host_runner(&runner);
+}
+
+}  // namespace lazyt::frontend

@@ -1,0 +1,23 @@
+// Random numbers: seed and offset of the device's generator; the numbers follow from them alone (PRG-7).
+#pragma once
+
+#include <ATen/core/Generator.h>
+
+#include <cstdint>
+#include <optional>
+
+namespace lazyt::frontend {
+
+struct RandomState {
+  uint64_t seed;
+  uint64_t offset;  // counters of Philox consumed so far
+};
+
+// Takes `counters` of them from the generator (the default one if not given): a random operator with n
+// elements takes ceil(n / 4).
+RandomState draw(const std::optional<at::Generator>& generator, uint64_t counters);
+
+const at::Generator& default_generator();
+at::Generator make_generator();
+
+}  // namespace lazyt::frontend

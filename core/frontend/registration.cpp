@@ -1,0 +1,98 @@
+#include "frontend/registration.h"
+
+#include <ATen/core/dispatch/RegistrationHandleRAII.h>
+#include <torch/library.h>
+
+#include <map>
+#include <mutex>
+#include <set>
+
+#include "frontend/schema.h"
+#include "frontend/tracer.h"
+
+namespace lazyt::frontend {
+namespace {
+
+using c10::DispatchKey;
+
+// One instance per operator: it knows its operator without a look-up.
+class Recording final : public c10::OperatorKernel {
+ public:
+  explicit Recording(TorchOp& op) : op_(op) {}
+  void operator()(const c10::OperatorHandle&, c10::DispatchKeySet, torch::jit::Stack* stack) { trace_call(op_, stack); }
+
+ private:
+  TorchOp& op_;
+};
+
+void fallback(const c10::OperatorHandle& handle, torch::jit::Stack* stack) { trace_call(torch_op(handle), stack); }
+
+bool is_view(const c10::FunctionSchema& s) {
+  for (const auto& r : s.returns())
+    if (r.alias_info() && !r.alias_info()->isWrite()) return true;
+  return false;
+}
+
+// Composite operators that are better recorded as what they are made of: an unwritten tensor and a fill,
+// a random in-place operator, a copy.
+bool stays_composite(const std::string& name) {
+  static const std::set<std::string> kNames = {
+      "aten::empty_like", "aten::new_empty", "aten::new_empty_strided", "aten::empty_permuted", "aten::zeros",
+      "aten::zeros_like", "aten::new_zeros", "aten::ones", "aten::ones_like", "aten::new_ones", "aten::full",
+      "aten::full_like", "aten::new_full", "aten::rand", "aten::rand_like", "aten::randn", "aten::randn_like",
+      "aten::randint", "aten::randint_like", "aten::_to_copy", "aten::resize_as_", "aten::resize",
+      "aten::is_pinned", "aten::_pin_memory", "aten::pin_memory", "aten::lift", "aten::lift_fresh",
+      "aten::scalar_tensor", "aten::_efficientzerotensor", "aten::normal", "aten::uniform", "aten::_lazy_clone",
+  };
+  return kNames.count(name) > 0;
+}
+
+bool registered_here(const c10::OperatorHandle& h) { return h.hasKernelForDispatchKey(DispatchKey::PrivateUse1); }
+
+// Composite-explicit operators would arrive decomposed if only the backend fallback were there: they
+// have a kernel already. Composite-implicit ones must decompose, for autograd.
+bool wants_recording(const c10::OperatorHandle& h) {
+  if (!h.hasSchema() || registered_here(h)) return false;
+  bool explicit_kernel = h.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd) ||
+                         h.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutogradNonFunctional);
+  if (!explicit_kernel || h.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd)) return false;
+  return !is_view(h.schema()) && !stays_composite(h.operator_name().name);
+}
+
+torch::Library& library_of(const std::string& name_space) {
+  static auto* libraries = new std::map<std::string, torch::Library>;
+  auto it = libraries->find(name_space);
+  if (it == libraries->end())
+    it = libraries->try_emplace(name_space, torch::Library::IMPL, name_space, DispatchKey::PrivateUse1, __FILE__, __LINE__).first;
+  return it->second;
+}
+
+void record_by_name(const c10::OperatorHandle& h) {
+  const c10::OperatorName& n = h.operator_name();
+  size_t colon = n.name.find("::");
+  std::string in_library = n.name.substr(colon + 2) + (n.overload_name.empty() ? "" : "." + n.overload_name);
+  library_of(n.name.substr(0, colon))
+      .impl(in_library.c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Recording>(torch_op(h))));
+}
+
+}  // namespace
+
+void register_tracer() {
+  static torch::Library all(torch::Library::IMPL, "_", DispatchKey::PrivateUse1, __FILE__, __LINE__);
+  all.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
+  for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames())
+    if (auto h = c10::Dispatcher::singleton().findSchema(name); h && wants_recording(*h)) record_by_name(*h);
+}
+
+void initialize() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    register_device();
+    register_views();
+    register_copies();
+    register_tracer();
+    register_host_runner();
+  });
+}
+
+}  // namespace lazyt::frontend

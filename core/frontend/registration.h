@@ -1,0 +1,16 @@
+// Registration: puts the device into PyTorch: kernels, views, copies, guard, hooks, generator.
+#pragma once
+
+namespace lazyt::frontend {
+
+// Idempotent. Touches neither the plugin nor the device. [any thread]
+void initialize();
+
+// The parts, in the order initialize() calls them.
+void register_device();     // device.cpp: guard, hooks, allocator
+void register_views();      // views.cpp: empty, views, resize, set_
+void register_copies();     // copy.cpp: copies between devices, item
+void register_tracer();     // registration.cpp: the boxed kernel for everything else
+void register_host_runner();  // host_runner.cpp: islands
+
+}  // namespace lazyt::frontend

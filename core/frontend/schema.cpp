@@ -1,0 +1,186 @@
+#include "frontend/schema.h"
+
+#include <ATen/core/enum_tag.h>
+
+#include <map>
+#include <mutex>
+#include <shared_mutex>
+#include <unordered_map>
+
+#include "ir/registry.h"
+
+namespace lazyt::frontend {
+namespace {
+
+using trace::ArgType;
+using trace::Lowering;
+
+ArgType arg_type(const c10::TypePtr& fake, const c10::TypePtr& real) {
+  using c10::TypeKind;
+  switch (real->kind()) {
+    case TypeKind::ScalarTypeType: return ArgType::kDType;
+    case TypeKind::LayoutType: return ArgType::kLayout;
+    case TypeKind::MemoryFormatType: return ArgType::kMemoryFormat;
+    case TypeKind::OptionalType:
+      return arg_type(fake->expectRef<c10::OptionalType>().getElementType(), real->expectRef<c10::OptionalType>().getElementType());
+    case TypeKind::TensorType: return ArgType::kTensor;
+    case TypeKind::NumberType: return ArgType::kScalar;
+    case TypeKind::IntType: case TypeKind::SymIntType: return ArgType::kInt;
+    case TypeKind::FloatType: case TypeKind::SymFloatType: return ArgType::kDouble;
+    case TypeKind::BoolType: case TypeKind::SymBoolType: return ArgType::kBool;
+    case TypeKind::StringType: return ArgType::kString;
+    case TypeKind::DeviceObjType: return ArgType::kDevice;
+    case TypeKind::GeneratorType: return ArgType::kGenerator;
+    case TypeKind::ListType: {
+      c10::TypePtr element = real->expectRef<c10::ListType>().getElementType();
+      if (element->kind() == TypeKind::OptionalType) element = element->expectRef<c10::OptionalType>().getElementType();
+      switch (element->kind()) {
+        case TypeKind::TensorType: return ArgType::kTensorList;
+        case TypeKind::NumberType: return ArgType::kScalarList;
+        case TypeKind::IntType: case TypeKind::SymIntType: return ArgType::kIntList;
+        case TypeKind::FloatType: return ArgType::kDoubleList;
+        case TypeKind::BoolType: return ArgType::kBoolList;
+        default: return ArgType::kUnsupported;
+      }
+    }
+    default: return ArgType::kUnsupported;
+  }
+}
+
+bool writes(const c10::Argument& a) { return a.alias_info() && a.alias_info()->isWrite(); }
+
+bool is_pure(const c10::FunctionSchema& s) {
+  for (const auto& a : s.arguments())
+    if (a.alias_info()) return false;
+  return true;
+}
+
+// Overloads by name of everything registered now; asked only when a mutable operator is first met.
+std::vector<c10::OperatorHandle> overloads(const std::string& name) {
+  std::vector<c10::OperatorHandle> out;
+  for (const c10::OperatorName& n : c10::Dispatcher::singleton().getAllOpNames())
+    if (n.name == name)
+      if (auto h = c10::Dispatcher::singleton().findSchema(n)) out.push_back(*h);
+  return out;
+}
+
+// The operator that returns what this one writes: the same arguments, without out=, nothing written.
+std::optional<c10::OperatorHandle> find_functional(const c10::FunctionSchema& schema) {
+  std::vector<const c10::Argument*> args;
+  for (const auto& a : schema.arguments())
+    if (!a.is_out()) args.push_back(&a);
+  std::string name = schema.name();
+  std::vector<std::string> names = {name, name + "_functional"};
+  if (name.size() > 1 && name.back() == '_' && name[name.size() - 2] != '_')
+    names = {name.substr(0, name.size() - 1), name.substr(0, name.size() - 1) + "_functional"};
+  std::optional<c10::OperatorHandle> found;
+  for (const std::string& n : names)
+    for (const c10::OperatorHandle& h : overloads(n)) {
+      const c10::FunctionSchema& s = h.schema();
+      if (!is_pure(s) || s.arguments().size() != args.size()) continue;
+      bool same = true;
+      for (size_t i = 0; i < args.size() && same; i++) same = *s.arguments()[i].real_type() == *args[i]->real_type();
+      if (!same) continue;
+      if (!found || s.overload_name() == schema.overload_name()) found = h;
+    }
+  return found;
+}
+
+Lowering special(const std::string& name, const std::string& overload) {
+  static const std::map<std::string, Lowering> kSpecial = {
+      {"aten::copy_", Lowering::kCopy},         {"aten::fill_", Lowering::kFill},
+      {"aten::zero_", Lowering::kZero},         {"aten::native_dropout", Lowering::kDropout},
+      {"aten::uniform_", Lowering::kUniform},   {"aten::normal_", Lowering::kNormal},
+      {"aten::bernoulli", Lowering::kBernoulli}, {"aten::random_", Lowering::kRandInt},
+  };
+  if (name == "aten::bernoulli_") return overload == "float" ? Lowering::kBernoulliFloat : Lowering::kBernoulli;
+  if (name == "aten::bernoulli" && overload != "") return Lowering::kPlain;
+  auto it = kSpecial.find(name);
+  return it == kSpecial.end() ? Lowering::kPlain : it->second;
+}
+
+void fill(TorchOp& t) {
+  const c10::FunctionSchema& schema = t.handle.schema();
+  trace::Op& op = t.op;
+  op.name = schema.name();
+  op.overload = schema.overload_name();
+  op.recorded = &base::counter("lazyt::" + op.name.substr(op.name.find("::") + 2));
+  op.lowering = special(op.name, op.overload);
+  t.recordable = true;
+  auto refuse = [&](std::string why) {
+    if (t.recordable) t.why_not = std::move(why);
+    t.recordable = false;
+  };
+  if (t.handle.hasTag(at::Tag::data_dependent_output) || t.handle.hasTag(at::Tag::dynamic_output_shape))
+    refuse("its result depends on data");
+  bool mutates = false;
+  for (const c10::Argument& a : schema.arguments()) {
+    trace::OpArg arg;
+    arg.name = a.name();
+    arg.type = arg_type(a.type(), a.real_type());
+    arg.written = writes(a);
+    arg.out = a.is_out();
+    mutates |= arg.written;
+    t.has_out |= arg.out;
+    if (arg.type == ArgType::kUnsupported) refuse("argument '" + arg.name + "' cannot be recorded");
+    if (arg.type == ArgType::kGenerator) op.random = true;
+    if (a.alias_info() && !arg.written) refuse("it returns views");
+    op.args.push_back(std::move(arg));
+  }
+  op.random |= op.lowering == Lowering::kDropout || t.handle.hasTag(at::Tag::nondeterministic_seeded);
+  if (op.random && op.lowering == Lowering::kPlain) refuse("it is random and outside the opset");
+  op.functional_name = op.name;
+  op.functional_overload = op.overload;
+  if (mutates && op.lowering == Lowering::kPlain) {
+    t.functional = find_functional(schema);
+    if (!t.functional) refuse("it has no functional form");
+    if (t.functional) {
+      op.functional_name = t.functional->schema().name();
+      op.functional_overload = t.functional->schema().overload_name();
+    }
+  }
+  size_t tensors = 0, lists = 0;
+  for (const c10::Argument& r : schema.returns()) {
+    if (r.alias_info() && r.alias_info()->isWrite()) {
+      int index = -1;
+      for (size_t i = 0; i < schema.arguments().size(); i++)
+        if (writes(schema.arguments()[i]) && *schema.arguments()[i].alias_info() == *r.alias_info()) index = static_cast<int>(i);
+      if (index < 0) refuse("a result aliases no argument that is written");
+      t.returns.push_back(index);
+      continue;
+    }
+    switch (arg_type(r.type(), r.real_type())) {
+      case ArgType::kTensor: t.returns.push_back(-1), tensors++; break;
+      case ArgType::kTensorList: t.returns.push_back(-2), lists++; break;
+      default: refuse("it returns something that is no tensor"); t.returns.push_back(-1);
+    }
+  }
+  if (lists > 1 || (lists && tensors)) refuse("its results mix tensors and lists");
+  // Host scalars only where the opset says what they mean; elsewhere numbers are part of the signature.
+  const ir::OpInfo* info = ir::find_op(op.functional_name, op.functional_overload);
+  size_t position = 0;
+  for (trace::OpArg& a : op.args) {
+    if (a.out) continue;
+    bool known = info && position < 64 && !(info->static_args >> position & 1);
+    a.is_static = !(known || op.lowering == Lowering::kFill);
+    position++;
+  }
+}
+
+}  // namespace
+
+TorchOp& torch_op(const c10::OperatorHandle& handle) {
+  static std::shared_mutex mutex;
+  static auto* ops = new std::unordered_map<c10::OperatorName, std::unique_ptr<TorchOp>>;
+  const c10::OperatorName& name = handle.operator_name();
+  {
+    std::shared_lock lock(mutex);
+    if (auto it = ops->find(name); it != ops->end()) return *it->second;
+  }
+  auto made = std::make_unique<TorchOp>(handle);
+  fill(*made);
+  std::unique_lock lock(mutex);
+  return *ops->emplace(name, std::move(made)).first->second;
+}
+
+}  // namespace lazyt::frontend

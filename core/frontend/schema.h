@@ -1,0 +1,27 @@
+// Schemas: what the recorder needs to know of an operator, from PyTorch's FunctionSchema.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include "trace/op.h"
+
+namespace lazyt::frontend {
+
+// Of one operator; made once, lives for the process.
+struct TorchOp {
+  explicit TorchOp(const c10::OperatorHandle& handle) : handle(handle) {}
+
+  c10::OperatorHandle handle;
+  std::optional<c10::OperatorHandle> functional;  // when the operator writes
+  trace::Op op;
+  bool recordable = false;  // else every call runs on the host
+  std::string why_not;      // recordable is false: the reason
+  bool has_out = false;
+  // One entry per return: index of the argument it is, or -1 for a fresh tensor, -2 for a fresh list.
+  std::vector<int> returns;
+};
+
+// [any thread]
+TorchOp& torch_op(const c10::OperatorHandle& handle);
+
+}  // namespace lazyt::frontend

@@ -1,0 +1,22 @@
+// Shapes: result metas of a call, from PyTorch's meta kernels, remembered by signature.
+#pragma once
+
+#include <ATen/core/stack.h>
+
+#include "frontend/schema.h"
+#include "trace/recorder.h"
+
+namespace lazyt::frontend {
+
+struct ShapeResult {
+  trace::Words metas;   // fresh results, then what goes into written tensors
+  uint32_t fresh = 0;
+  std::vector<std::pair<uint32_t, base::Dims>> resized;  // out= arguments (index) that take another shape
+  bool known = true;    // false: the operator has no meta kernel
+};
+
+// Raises the operator's own shape and dtype errors. Holds no lock while PyTorch's kernels run. The
+// result is valid until the next call on this thread. [any thread]
+const ShapeResult& infer(const TorchOp& op, const trace::Call& call, c10::ArrayRef<c10::IValue> args);
+
+}  // namespace lazyt::frontend

@@ -1,0 +1,43 @@
+// Tensors of the device: plain TensorImpls over plain StorageImpls whose DataPtr carries the lazy state.
+//
+// data_ptr() is an address in a range reserved without access: it tells storages and offsets
+// apart as in eager and is never read. The state is the DataPtr's context, so it goes
+// wherever PyTorch moves the bytes (swap, set_, pickling through UntypedStorage).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Allocator.h>
+
+#include "exec/data.h"
+#include "trace/session.h"
+#include "trace/storage.h"
+
+namespace lazyt::frontend {
+
+inline constexpr c10::DeviceType kDeviceType = c10::DeviceType::PrivateUse1;
+inline c10::Device device() { return {kDeviceType, 0}; }
+
+inline bool is_lazy(const at::Tensor& t) { return t.defined() && t.device().type() == kDeviceType; }
+
+c10::Allocator* allocator();
+
+// The lazy state behind a tensor. Errors for layouts that have no storage (sparse, ...).
+trace::Storage& state_of(const at::Tensor& t);
+trace::Storage& state_of(const c10::StorageImpl& s);
+
+// A tensor over a new, unwritten storage. The state is filled in out_state.
+at::Tensor make_tensor(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype, trace::Storage** out_state = nullptr);
+
+// The storage's bytes: cuts the trace if they are pending in it. Null if never written. May block.
+base::Ref<exec::Data> data_of(const at::Tensor& t);
+
+// Bytes from the host become the storage's value.
+void upload(trace::Storage& state, base::Meta meta, const void* bytes, uint64_t size);
+
+// Grows or shrinks the storage; bytes kept as far as both sizes have them, new ones zero.
+void resize_storage(c10::StorageImpl& storage, size_t size);
+
+// A CPU tensor with t's values, sizes and strides (contiguous if t overlaps itself). Blocks.
+at::Tensor download(const at::Tensor& t);
+
+}  // namespace lazyt::frontend

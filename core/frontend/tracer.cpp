@@ -1,0 +1,112 @@
+#include "frontend/tracer.h"
+
+
+#include "base/env.h"
+#include "frontend/dtype.h"
+#include "frontend/encode.h"
+#include "frontend/errors.h"
+#include "frontend/fallback.h"
+#include "frontend/shapes.h"
+#include "frontend/storage.h"
+#include "trace/session.h"
+
+namespace lazyt::frontend {
+namespace {
+
+SourceHook source_hook = nullptr;
+
+size_t max_pending() {
+  static const size_t n = static_cast<size_t>(check(base::env_int("LAZYT_MAX_PENDING", 20000, 1, 1 << 30)));
+  return n;
+}
+
+// Makes the tensors of the fresh results; they take the slots from `slot` on. Holds the recorder's mutex.
+void make_results(trace::Recorder& recorder, const uint64_t* metas, uint32_t count, std::vector<at::Tensor>& out) {
+  uint32_t slot = recorder.first_result();
+  for (uint32_t i = 0; i < count; i++, slot++) {
+    auto dtype = static_cast<base::DType>(*metas & 0xff);
+    size_t rank = *metas >> 8;
+    metas++;
+    if (dtype == LAZYT_DTYPE_INVALID) {
+      out.emplace_back();
+      continue;
+    }
+    const auto* dims = reinterpret_cast<const int64_t*>(metas);
+    metas += 2 * rank;
+    trace::Storage* state;
+    out.push_back(make_tensor({dims, rank}, {dims + rank, rank}, to_torch(dtype), &state));
+    recorder.bind(*state, slot);
+  }
+}
+
+// Replaces the arguments on the stack by the results.
+void push_results(const TorchOp& op, torch::jit::Stack* stack, std::vector<at::Tensor>& fresh) {
+  size_t count = op.op.args.size();
+  if (op.returns.size() == 1 && op.returns[0] == -1) {  // the common case
+    torch::jit::drop(*stack, count);
+    stack->emplace_back(std::move(fresh[0]));
+    return;
+  }
+  std::vector<c10::IValue> results;
+  size_t next = 0;
+  for (int r : op.returns) {
+    if (r >= 0) {
+      results.push_back(torch::jit::peek(*stack, r, count));
+    } else if (r == -1) {
+      results.emplace_back(std::move(fresh[next++]));
+    } else {
+      c10::List<at::Tensor> list;
+      while (next < fresh.size()) list.push_back(std::move(fresh[next++]));
+      results.emplace_back(std::move(list));
+    }
+  }
+  torch::jit::drop(*stack, count);
+  for (auto& v : results) stack->push_back(std::move(v));
+}
+
+void record_call(TorchOp& op, torch::jit::Stack* stack) {
+  thread_local trace::Call call;
+  thread_local std::vector<at::Tensor> fresh;
+  trace::Session& session = trace::Session::get();
+  trace::Recorder& recorder = session.recorder;
+  auto args = torch::jit::last(*stack, op.op.args.size());
+  encode(op, args, call);
+
+  if (op.has_out) {  // an out= tensor of another shape is resized first, as in eager
+    const ShapeResult shapes = infer(op, call, args);
+    if (!shapes.known) return call_on_host(op, stack, "it has no meta kernel");
+    for (const auto& [index, dims] : shapes.resized) args[index].toTensor().resize_(dims);
+    if (!shapes.resized.empty()) encode_again(op, args, call);
+  }
+
+  fresh.clear();
+  bool replayed;
+  {
+    std::lock_guard lock(recorder.mutex());
+    const uint64_t* metas = recorder.replay(call);
+    replayed = metas != nullptr;
+    if (replayed) make_results(recorder, metas, recorder.fresh_count(), fresh);
+  }
+  if (!replayed) {
+    const ShapeResult& shapes = infer(op, call, args);
+    if (!shapes.known) return call_on_host(op, stack, "it has no meta kernel");
+    check_backend_takes(op, call, shapes.metas, shapes.fresh);
+    auto source = source_hook ? source_hook() : nullptr;
+    std::lock_guard lock(recorder.mutex());
+    const uint64_t* metas = recorder.append(call, shapes.metas, shapes.fresh, std::move(source));
+    make_results(recorder, metas, shapes.fresh, fresh);
+  }
+  push_results(op, stack, fresh);
+  if (C10_UNLIKELY(recorder.pending_ops() >= max_pending())) check(session.flush(trace::FlushReason::kNodeBudget));
+}
+
+}  // namespace
+
+void set_source_hook(SourceHook hook) { source_hook = hook; }
+
+void trace_call(TorchOp& op, torch::jit::Stack* stack) {
+  if (op.recordable) return record_call(op, stack);
+  call_on_host(op, stack, op.why_not);
+}
+
+}  // namespace lazyt::frontend

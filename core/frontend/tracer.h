@@ -1,0 +1,23 @@
+// Tracer: the one boxed kernel that records every operator.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+
+#include <memory>
+#include <string>
+
+#include "frontend/schema.h"
+#include "ir/graph.h"
+
+namespace lazyt::frontend {
+
+// Records the call on top of the stack, or runs it on the host if it cannot be recorded.
+void trace_call(TorchOp& op, torch::jit::Stack* stack);
+
+// Where the user's program stands: called for operators recorded for the first time, without locks.
+// Set by the language binding; null results are fine.
+using SourceHook = std::shared_ptr<const ir::SourceLine> (*)();
+void set_source_hook(SourceHook hook);
+
+}  // namespace lazyt::frontend

@@ -1,0 +1,224 @@
+// lazyt._C: the runtime for Python. Thin: each function is one call of the core.
+#include <torch/csrc/Generator.h>
+#include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <frameobject.h>
+
+#include <unordered_map>
+
+#include "base/counters.h"
+#include "frontend/errors.h"
+#include "frontend/fallback.h"
+#include "frontend/random.h"
+#include "frontend/registration.h"
+#include "frontend/storage.h"
+#include "frontend/tracer.h"
+#include "ir/text.h"
+#include "loader/loader.h"
+#include "trace/session.h"
+
+namespace py = pybind11;
+using namespace lazyt;
+using frontend::check;
+
+namespace {
+
+trace::Session& session() { return trace::Session::get(); }
+
+// The innermost frame that is not PyTorch's or ours: the user's line.
+std::string* skipped_folders = nullptr;  // '\n' between
+bool capture_sources = true;
+
+bool is_internal(PyCodeObject* code) {
+  static auto* known = new std::unordered_map<PyCodeObject*, bool>;  // holds a reference to each
+  auto it = known->find(code);
+  if (it != known->end()) return it->second;
+  const char* file = PyUnicode_AsUTF8(code->co_filename);
+  bool internal = !file || file[0] == '<';
+  for (size_t at = 0; !internal && skipped_folders && at < skipped_folders->size();) {
+    size_t end = skipped_folders->find('\n', at);
+    internal = std::string_view(file).starts_with(std::string_view(*skipped_folders).substr(at, end - at));
+    at = end + 1;
+  }
+  Py_INCREF(code);
+  known->emplace(code, internal);
+  return internal;
+}
+
+std::shared_ptr<const ir::SourceLine> python_line() {
+  if (!capture_sources || !Py_IsInitialized()) return nullptr;
+  py::gil_scoped_acquire gil;
+  PyFrameObject* frame = PyEval_GetFrame();
+  Py_XINCREF(frame);
+  std::shared_ptr<const ir::SourceLine> out;
+  while (frame && !out) {
+    PyCodeObject* code = PyFrame_GetCode(frame);
+    if (!is_internal(code)) {
+      auto line = std::make_shared<ir::SourceLine>();
+      line->file = PyUnicode_AsUTF8(code->co_filename);
+      line->line = static_cast<uint32_t>(PyFrame_GetLineNumber(frame));
+      out = std::move(line);
+    }
+    Py_DECREF(code);
+    PyFrameObject* back = PyFrame_GetBack(frame);
+    Py_DECREF(frame);
+    frame = back;
+  }
+  Py_XDECREF(frame);
+  return out;
+}
+
+trace::FlushReason reason_of(const std::string& name) {
+  for (auto r : {trace::FlushReason::kValueNeeded, trace::FlushReason::kMarkStep, trace::FlushReason::kOptimizerStep,
+                 trace::FlushReason::kNodeBudget, trace::FlushReason::kHostOperator, trace::FlushReason::kExit})
+    if (name == trace::flush_reason_name(r)) return r;
+  TORCH_CHECK(false, "lazyt: unknown flush reason '", name, "'");
+}
+
+ir::Graph pending(const std::optional<at::Tensor>& t) {
+  if (session().recorder.empty()) return {};
+  return check(session().pending_program(t ? &frontend::state_of(*t) : nullptr));
+}
+
+py::object to_python(const ir::Arg& a) {
+  switch (a.kind) {
+    case LAZYT_ARG_VALUE: return py::make_tuple("%", a.value);
+    case LAZYT_ARG_INT: case LAZYT_ARG_MEMORY_FORMAT: case LAZYT_ARG_LAYOUT: return py::int_(a.i);
+    case LAZYT_ARG_DOUBLE: return py::float_(a.d);
+    case LAZYT_ARG_BOOL: return py::bool_(a.i != 0);
+    case LAZYT_ARG_COMPLEX: return py::cast(std::complex<double>(a.doubles[0], a.doubles[1]));
+    case LAZYT_ARG_STRING: return py::str(a.string);
+    case LAZYT_ARG_DTYPE: return py::make_tuple("dtype", base::dtype_name(static_cast<base::DType>(a.i)));
+    case LAZYT_ARG_DEVICE: return py::make_tuple("device", a.i);
+    case LAZYT_ARG_INTS: return py::cast(a.ints);
+    case LAZYT_ARG_DOUBLES: return py::cast(a.doubles);
+    case LAZYT_ARG_BOOLS: {
+      py::list out;
+      for (int64_t b : a.ints) out.append(py::bool_(b != 0));
+      return out;
+    }
+    case LAZYT_ARG_LIST: {
+      py::list out;
+      for (const ir::Arg& e : a.list) out.append(to_python(e));
+      return out;
+    }
+    default: return py::none();
+  }
+}
+
+// The pending program as data: inputs, constants and nodes in order, then the outputs.
+py::list nodes(const std::optional<at::Tensor>& t) {
+  ir::Graph g = pending(t);
+  auto value = [&](ir::ValueId v) {
+    const base::Meta& m = g.values[v].meta;
+    return py::make_tuple(v, base::dtype_name(m.dtype), m.dims);
+  };
+  py::list out;
+  for (const ir::Input& i : g.inputs) {
+    bool scalar = g.values[i.value].kind == ir::ValueKind::kHostScalar;
+    out.append(py::dict(py::arg("kind") = scalar ? "host_scalar" : "input", py::arg("results") = py::make_tuple(value(i.value))));
+  }
+  for (const ir::Constant& c : g.constants)
+    out.append(py::dict(py::arg("kind") = "constant", py::arg("results") = py::make_tuple(value(c.value)),
+                        py::arg("bytes") = py::bytes(reinterpret_cast<const char*>(c.bytes.data()), c.bytes.size())));
+  for (const ir::Node& n : g.nodes) {
+    py::list results, args;
+    for (uint32_t i = 0; i < n.result_count; i++) results.append(value(n.first_result + i));
+    for (const ir::Arg& a : n.args) args.append(to_python(a));
+    out.append(py::dict(py::arg("kind") = "node", py::arg("op") = n.name, py::arg("overload") = n.overload,
+                        py::arg("args") = args, py::arg("results") = results,
+                        py::arg("file") = n.source ? n.source->file : "", py::arg("line") = n.source ? n.source->line : 0));
+  }
+  for (const ir::Output& o : g.outputs)
+    out.append(py::dict(py::arg("kind") = "output", py::arg("results") = py::make_tuple(value(o.value))));
+  return out;
+}
+
+py::dict backend() {
+  auto device = [&] {
+    py::gil_scoped_release no_gil;
+    return check(session().device());
+  }();
+  const loader::PluginInfo& i = device->plugin->info;
+  return py::dict(py::arg("name") = i.name, py::arg("version") = i.version, py::arg("description") = i.description,
+                  py::arg("vendor") = i.vendor, py::arg("path") = i.path, py::arg("score") = i.score,
+                  py::arg("device") = device->info.name);
+}
+
+py::dict memory_stats() {
+  auto device = [&] {
+    py::gil_scoped_release no_gil;
+    return check(session().device());
+  }();
+  lazyt_memory_stats_t s = check(device->memory_stats());
+  return py::dict(py::arg("bytes_in_use") = s.bytes_in_use, py::arg("peak_bytes_in_use") = s.peak_bytes_in_use,
+                  py::arg("bytes_reserved") = s.bytes_reserved, py::arg("derived_bytes") = s.derived_bytes);
+}
+
+frontend::FallbackPolicy policy_of(const std::string& name) {
+  if (name == "allow") return frontend::FallbackPolicy::kAllow;
+  if (name == "warn") return frontend::FallbackPolicy::kWarn;
+  if (name == "deny") return frontend::FallbackPolicy::kDeny;
+  throw py::value_error("lazyt: fallback policy '" + name + "' is none of allow, warn, deny");
+}
+
+}  // namespace
+
+PYBIND11_MODULE(_C, m) {
+  using release = py::call_guard<py::gil_scoped_release>;
+  m.def("initialize", [](const std::vector<std::string>& skip) {
+    if (!skipped_folders) {
+      skipped_folders = new std::string;
+      for (const auto& folder : skip) *skipped_folders += folder + "\n";
+    }
+    frontend::set_source_hook(&python_line);
+    frontend::initialize();
+  }, py::arg("internal_folders") = std::vector<std::string>{});
+  m.def("set_source_capture", [](bool on) { capture_sources = on; });
+
+  m.def("flush", [](const std::string& reason) { check(session().flush(reason_of(reason))); },
+        py::arg("reason") = "MarkStep", release());
+  m.def("wait", [] { check(session().wait()); }, release());
+  m.def("shutdown", [] { session().shutdown(); }, release());
+  m.def("mark_forked", [] { session().mark_forked(); });
+
+  m.def("graph", [](std::optional<at::Tensor> t) { return ir::print(pending(t)); }, py::arg("tensor") = py::none());
+  m.def("nodes", &nodes, py::arg("tensor") = py::none());
+  m.def("is_pending", [](const at::Tensor& t) { return frontend::state_of(t).pending; });
+  m.def("pending_ops", [] { return session().recorder.pending_ops(); });
+  m.def("live_storages", [] { return session().recorder.live_storages(); });
+  m.def("tape_count", [] { return session().recorder.tape_count(); });
+  m.def("program_count", [] { return session().programs().size(); });
+  m.def("set_replay", [](bool on) {
+    std::lock_guard lock(session().recorder.mutex());
+    session().recorder.set_replay(on);
+  }, release());
+  m.def("executor_busy_seconds", [] { return session().executor_busy_ns() * 1e-9; });
+
+  m.def("counters", [] {
+    py::dict out;
+    for (const auto& [name, value] : base::counters()) out[py::str(name)] = value;
+    return out;
+  });
+  m.def("metric_names", &base::metric_names);
+  m.def("metric", [](const std::string& name) {
+    base::MetricData d = base::metric(name);
+    return py::make_tuple(d.count, d.total_seconds, d.samples);
+  });
+  m.def("reset_counters", &base::reset_counters);
+  m.def("count", [](const std::string& name, int64_t n) { base::counter(name).add(n); }, py::arg("name"), py::arg("n") = 1);
+
+  m.def("backend", &backend);
+  m.def("use_backend", [](const std::string& name) { check(session().use_backend(name)); }, release());
+  m.def("backends", [] { return loader::list().to_json(); }, release());
+  m.def("memory_stats", &memory_stats);
+  m.def("set_fallback", [](const std::string& p) { frontend::set_fallback_policy(policy_of(p)); });
+  m.def("fallback", [] {
+    static const char* names[] = {"allow", "warn", "deny"};
+    return names[static_cast<int>(frontend::fallback_policy())];
+  });
+  m.def("default_generator", [] {
+    return py::reinterpret_steal<py::object>(THPGenerator_Wrap(at::Generator(frontend::default_generator())));
+  });
+}

@@ -1,0 +1,238 @@
+// The recorder on its own: calls are written by hand, nothing is executed.
+#include "trace/recorder.h"
+
+#include <gtest/gtest.h>
+
+namespace lazyt::trace {
+namespace {
+
+class RecorderTest : public ::testing::Test {
+ protected:
+  RecorderTest() {
+    for (Op* op : {&add, &mul}) {
+      op->args = {{"self", ArgType::kTensor}, {"other", ArgType::kTensor}};
+      op->recorded = &base::counter("test::op");
+    }
+    add_in_place.args = {{"self", ArgType::kTensor, true}, {"other", ArgType::kTensor}};
+    add_in_place.recorded = add.recorded;
+    add.name = "aten::add", mul.name = "aten::mul", add_in_place.name = "aten::add_";
+  }
+
+  static base::Ref<exec::Data> data(int64_t n) {
+    return base::make_ref<exec::Data>(base::Meta::contiguous(LAZYT_DTYPE_FLOAT32, {n}), 4 * n, base::Ref<loader::Buffer>());
+  }
+  Storage input(int64_t n = 4) {
+    Storage s;
+    s.size_bytes = 4 * n;
+    s.data = data(n);
+    return s;
+  }
+
+  // Records a call over whole one-dim storages; true if it was replayed.
+  bool record(Op& op, std::vector<Storage*> operands, Storage* result, double number = 0, bool with_number = false) {
+    call.clear(&op);
+    for (size_t i = 0; i < operands.size(); i++) {
+      if (op.args[i].written) call.writes.push_back(static_cast<uint32_t>(call.operands.size()));
+      int64_t n = static_cast<int64_t>(operands[i]->size_bytes / 4);
+      call.operands.push_back(operands[i]);
+      call.signature.insert(call.signature.end(), {tagged(kTensor, 1, LAZYT_DTYPE_FLOAT32), 0, static_cast<uint64_t>(n), 1});
+    }
+    if (with_number) {
+      lazyt_scalar_t s{};
+      std::memcpy(s.bytes, &number, 8);
+      call.signature.push_back(tagged(kHostScalar, LAZYT_DTYPE_FLOAT64, 1));
+      call.scalars.push_back(s);
+      call.scalar_types.push_back({LAZYT_DTYPE_FLOAT64, true});
+    }
+    std::lock_guard lock(recorder.mutex());
+    bool replayed = recorder.replay(call) != nullptr;
+    if (!replayed) {
+      Words metas;
+      put_meta(metas, base::Meta::contiguous(LAZYT_DTYPE_FLOAT32, {static_cast<int64_t>(operands[0]->size_bytes / 4)}));
+      recorder.append(call, metas, result ? 1 : 0, nullptr);
+    }
+    if (result) {
+      result->size_bytes = operands[0]->size_bytes;
+      recorder.bind(*result, recorder.first_result());
+    }
+    return replayed;
+  }
+  Launch flush() {
+    std::lock_guard lock(recorder.mutex());
+    return recorder.flush(FlushReason::kMarkStep);
+  }
+
+  Op add, mul, add_in_place;
+  Recorder recorder;
+  Call call;
+};
+
+TEST_F(RecorderTest, TheSecondTimeAStepIsReplayed) {
+  Storage a = input(), b = input();
+  Launch first, second;
+  {
+    Storage x, y;
+    EXPECT_FALSE(record(add, {&a, &b}, &x));
+    EXPECT_FALSE(record(mul, {&x, &b}, &y));
+    first = flush();
+    recorder.forget(x), recorder.forget(y);
+  }
+  {
+    Storage x, y;
+    EXPECT_TRUE(record(add, {&a, &b}, &x));
+    EXPECT_TRUE(record(mul, {&x, &b}, &y));
+    second = flush();
+    recorder.forget(x), recorder.forget(y);
+  }
+  EXPECT_EQ(first.tape.get(), second.tape.get());
+  EXPECT_EQ(first.variant.get(), second.variant.get());
+  EXPECT_EQ(second.inputs.size(), 2u);
+  EXPECT_EQ(recorder.tape_count(), 1u);
+}
+
+TEST_F(RecorderTest, OtherTensorsInTheSameRolesAreTheSameStep) {
+  for (int i = 0; i < 3; i++) {
+    Storage a = input(), b = input(), x;
+    EXPECT_EQ(record(add, {&a, &b}, &x), i > 0);
+    flush();
+  }
+}
+
+TEST_F(RecorderTest, OneTensorInTwoRolesIsAnotherStep) {
+  Storage a = input(), b = input(), x, y;
+  record(add, {&a, &b}, &x);
+  flush();
+  EXPECT_FALSE(record(add, {&a, &a}, &y));
+  EXPECT_EQ(flush().inputs.size(), 1u);
+}
+
+TEST_F(RecorderTest, AChangedNumberIsReplayed) {
+  Storage a = input(), x, y;
+  record(mul, {&a}, &x, 1.0, true);
+  flush();
+  EXPECT_TRUE(record(mul, {&a}, &y, 0.0, true));
+  Launch launch = flush();
+  ASSERT_EQ(launch.inputs.size(), 2u);
+  EXPECT_FALSE(launch.inputs[1].data);
+  double number;
+  std::memcpy(&number, launch.inputs[1].scalar.bytes, 8);
+  EXPECT_EQ(number, 0.0);
+}
+
+TEST_F(RecorderTest, ADeviationKeepsThePrefix) {
+  Storage a = input(), b = input(), x, y, z, w;
+  record(add, {&a, &b}, &x);
+  record(add, {&x, &b}, &y);
+  Launch first = flush();
+  EXPECT_TRUE(record(add, {&a, &b}, &z));
+  EXPECT_FALSE(record(mul, {&z, &b}, &w));
+  Launch second = flush();
+  EXPECT_NE(first.tape.get(), second.tape.get());
+  EXPECT_EQ(second.tape->tokens.size(), 2u);
+  EXPECT_EQ(second.tape->header(0).op, &add);
+  EXPECT_EQ(second.tape->header(1).op, &mul);
+  EXPECT_EQ(second.inputs.size(), 2u);
+}
+
+TEST_F(RecorderTest, SeveralTapesWithOneBeginningAreTold) {
+  Storage a = input(), b = input();
+  for (int round = 0; round < 3; round++)
+    for (Op* last : {&add, &mul}) {
+      Storage x, y;
+      EXPECT_EQ(record(add, {&a, &b}, &x), round > 0 || last == &mul);
+      EXPECT_EQ(record(*last, {&x, &b}, &y), round > 0);
+      flush();
+      recorder.forget(x), recorder.forget(y);
+    }
+  EXPECT_EQ(recorder.tape_count(), 2u);
+}
+
+TEST_F(RecorderTest, AnEarlierEndIsAnotherTape) {
+  Storage a = input(), b = input(), x, y, z;
+  record(add, {&a, &b}, &x);
+  record(add, {&x, &b}, &y);
+  Launch longer = flush();
+  record(add, {&a, &b}, &z);
+  Launch shorter = flush();
+  EXPECT_EQ(shorter.tape->tokens.size(), 1u);
+  EXPECT_EQ(longer.tape->tokens.size(), 2u);
+}
+
+TEST_F(RecorderTest, WhatIsDeadAtTheEndIsNoOutput) {
+  Storage a = input(), y;
+  {
+    Storage x;
+    record(add, {&a, &a}, &x);
+    record(add, {&x, &x}, &y);
+    std::lock_guard lock(recorder.mutex());
+    recorder.forget(x);
+  }
+  EXPECT_EQ(flush().outputs.size(), 1u);
+}
+
+TEST_F(RecorderTest, OutputsAreAllThatWereEverLive) {
+  Storage a = input();
+  auto step = [&](bool keep) {
+    Storage x, y;
+    record(add, {&a, &a}, &x);
+    record(add, {&x, &x}, &y);
+    if (!keep) recorder.forget(x);
+    Launch launch = flush();
+    recorder.forget(x), recorder.forget(y);
+    return launch;
+  };
+  EXPECT_EQ(step(false).outputs.size(), 1u);
+  Launch both = step(true);
+  EXPECT_EQ(both.outputs.size(), 2u);
+  Launch again = step(false);
+  EXPECT_EQ(again.outputs.size(), 2u);
+  EXPECT_EQ(again.variant.get(), both.variant.get());
+}
+
+TEST_F(RecorderTest, AWrittenInputBecomesAnOutputAndLetsItsOldBytesGo) {
+  Storage a = input(), b = input();
+  auto before = a.data;
+  record(add_in_place, {&a, &b}, nullptr);
+  EXPECT_TRUE(a.pending);
+  Launch launch = flush();
+  ASSERT_EQ(launch.outputs.size(), 1u);
+  EXPECT_EQ(a.data.get(), launch.outputs[0].get());
+  EXPECT_EQ(launch.inputs[0].data.get(), before.get());
+  before = nullptr;
+  EXPECT_TRUE(launch.inputs[0].data->unique());
+}
+
+TEST_F(RecorderTest, BytesFromOutsideAreANewInput) {
+  Storage a = input(), b = input(), x, y;
+  record(add, {&a, &b}, &x);
+  {
+    std::lock_guard lock(recorder.mutex());
+    recorder.set_data(a, data(4));
+  }
+  record(add, {&a, &b}, &y);
+  EXPECT_EQ(flush().inputs.size(), 3u);
+}
+
+TEST_F(RecorderTest, AnUnwrittenStorageTakesTheGeometryOfItsFirstWholeWrite) {
+  Storage a;
+  a.size_bytes = 16;
+  Storage b = input();
+  record(add_in_place, {&a, &b}, nullptr);
+  Launch launch = flush();
+  EXPECT_EQ(launch.outputs[0]->meta, base::Meta::contiguous(LAZYT_DTYPE_FLOAT32, {4}));
+}
+
+TEST_F(RecorderTest, WithoutReplayEveryStepIsRecordedAndNoTapeIsKept) {
+  recorder.set_replay(false);
+  Storage a = input(), b = input();
+  for (int i = 0; i < 3; i++) {
+    Storage x;
+    EXPECT_FALSE(record(add, {&a, &b}, &x));
+    flush();
+    recorder.forget(x);
+  }
+  EXPECT_EQ(recorder.tape_count(), 0u);
+}
+
+}  // namespace
+}  // namespace lazyt::trace

@@ -11,6 +11,7 @@ struct Hash128 {
   uint64_t low = 0, high = 0;
   friend bool operator==(const Hash128&, const Hash128&) = default;
   std::string to_string() const;  // 32 hex digits
+  void write_canonical(uint8_t out[16]) const;  // XXH3's canonical order: big-endian, high half first
   struct Hasher {
     size_t operator()(const Hash128& h) const { return h.low; }
   };

@@ -111,8 +111,8 @@ ValueId Graph::add_constant(Meta meta, std::vector<uint8_t> bytes) {
   return id;
 }
 
-NodeId Graph::add_node(std::string name, std::string overload, std::vector<Arg> args, std::vector<Meta> results,
-                       std::shared_ptr<const SourceLine> source) {
+NodeId Graph::add_node(std::string name, std::string overload, std::vector<Arg> args,
+                       std::vector<Meta> results, std::shared_ptr<const SourceLine> source) {
   auto id = static_cast<NodeId>(nodes.size());
   auto first = static_cast<ValueId>(values.size());
   auto count = static_cast<uint32_t>(results.size());
@@ -126,7 +126,8 @@ ValueId Graph::add_op(std::string name, std::string overload, std::vector<Arg> a
                       std::shared_ptr<const SourceLine> source) {
   std::vector<Meta> results;
   results.push_back(std::move(result));
-  NodeId id = add_node(std::move(name), std::move(overload), std::move(args), std::move(results), std::move(source));
+  NodeId id =
+      add_node(std::move(name), std::move(overload), std::move(args), std::move(results), std::move(source));
   return nodes[id].first_result;
 }
 

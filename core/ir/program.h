@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/hash.h"
 #include "base/ref.h"
 #include "base/status.h"
 #include "ir/graph.h"
@@ -16,7 +17,8 @@ namespace lazyt::ir {
 class Program : public base::RefCounted {
  public:
   // Writes the graph as a block. Equal graphs give equal bytes (strings are pooled in order of
-  // first use); source lines go into notes and are the only part that hash_bytes() leaves out.
+  // first use); source lines go into notes and are the only part that hash() leaves out.
+  // REQUIRES: verify(graph) is OK.
   static base::Ref<Program> from_graph(const Graph& graph);
   // Checks hostile bytes (verifier.h) and takes a copy. DATA_LOSS with the place that is wrong.
   static base::Result<base::Ref<Program>> from_bytes(std::span<const uint8_t> bytes);
@@ -25,12 +27,27 @@ class Program : public base::RefCounted {
   std::span<const uint8_t> bytes() const;
   Graph to_graph() const;
 
-  static base::Result<base::Ref<Program>> load(const std::string& path);  // a .lzp file
+  // Of everything but the notes. Equal for programs for which same_program is true.
+  base::Hash128 hash(uint64_t seed) const;
+  // Whether both compute the same, byte by byte; source lines may differ.
+  bool same_program(const Program& other) const;
+
+  // A .lzp file: the block, then 8 bytes "LZPHASH1" and the XXH3-128 of the block. A reader that
+  // stops at total_size needs no more; load checks the hash where it is there. DATA_LOSS, NOT_FOUND.
+  static base::Result<base::Ref<Program>> load(const std::string& path);
+  // Writes beside the path and renames, so that no reader sees half a file.
   base::Status save(const std::string& path) const;
 
  private:
+  std::vector<uint8_t> identity() const;  // the bytes that hash() and same_program() look at, constants' data apart
+
   std::vector<uint64_t> words_;  // 8-byte aligned storage
 };
+
+// The graph of a block whose references are in range (verify(span) says so).
+Graph read_block(const lazyt_program_t& block);
+// The block of a graph, as 8-byte words.
+std::vector<uint64_t> write_block(const Graph& graph);
 
 // Text form: see text.h. Structural check of a graph or of raw bytes: see verifier.h.
 

@@ -9,11 +9,11 @@ namespace lazyt::ir {
 
 // How the tensors that an operator combines are cast before it (explicitly, PRG-4).
 enum class Promote : uint8_t {
-  kNone,        // not at all
-  kCommon,      // to their result_type
-  kFloat,       // to their result_type; if that is integral or bool, to the default float dtype
-  kCompare,     // to their result_type; the result is bool
-  kDivMode,     // kFloat if rounding_mode is none, else kCommon
+  kNone,     // not at all
+  kCommon,   // to their result_type
+  kFloat,    // to their result_type; if that is integral or bool, to the default float dtype
+  kCompare,  // to their result_type; the result is bool
+  kDivMode,  // kFloat if rounding_mode is none, else kCommon
 };
 
 struct OpInfo {
@@ -23,13 +23,13 @@ struct OpInfo {
   uint32_t number;            // never reused
   uint32_t version;
   Promote promote;
-  bool random;                      // PRG-7
-  uint32_t arg_count;               // of the schema, defaults included
-  int32_t result_count;             // -1: decided by the arguments (Tensor[])
-  uint64_t promote_args;            // bit i: argument i takes part in promotion
-  uint64_t static_args;             // bit i: the Scalar's value chooses kernel or shape; never a host scalar
-  uint64_t axis_args;               // bit i: argument i counts dims (PRG-5)
-  std::string_view decomposition;   // or empty
+  bool random;                     // PRG-7
+  uint32_t arg_count;              // of the schema, defaults included
+  int32_t result_count;            // -1: decided by the arguments (Tensor[])
+  uint64_t promote_args;           // bit i: argument i takes part in promotion
+  uint64_t static_args;            // bit i: the Scalar's value chooses kernel or shape; never a host scalar
+  uint64_t axis_args;              // bit i: argument i counts dims (PRG-5)
+  std::string_view decomposition;  // or empty
 };
 
 // Null if the opset does not have it. [any thread]

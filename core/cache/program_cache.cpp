@@ -7,20 +7,11 @@
 
 namespace lazyt::cache {
 
-namespace {
-
-bool same(const ir::Program& a, const ir::Program& b) {
-  return &a == &b || std::ranges::equal(a.bytes(), b.bytes());
-}
-
-}  // namespace
-
 ProgramCache::ProgramCache(size_t capacity) : entries_(std::max<size_t>(capacity, 1)) {}
 
 base::Hash128 ProgramCache::key(const ir::Program& program, lazyt_compile_flags_t flags) const {
   if (constant_hash_) return {};
-  const auto bytes = program.bytes();
-  return base::hash128(bytes.data(), bytes.size(), flags);
+  return program.hash(flags);
 }
 
 base::Ref<exec::Plan> ProgramCache::find(const ir::Program& program, lazyt_compile_flags_t flags) {
@@ -29,7 +20,7 @@ base::Ref<exec::Plan> ProgramCache::find(const ir::Program& program, lazyt_compi
   const Bucket* bucket = entries_.get(hash);
   if (!bucket) return nullptr;
   for (const Entry& entry : *bucket)
-    if (entry.flags == flags && same(*entry.program, program)) return entry.plan;
+    if (entry.flags == flags && entry.program->same_program(program)) return entry.plan;
   base::counter("HashCollision").add();
   return nullptr;
 }
@@ -45,7 +36,7 @@ void ProgramCache::insert(base::Ref<ir::Program> program, lazyt_compile_flags_t 
     return;
   }
   for (Entry& old : *bucket)
-    if (old.flags == flags && same(*old.program, *entry.program)) {
+    if (old.flags == flags && old.program->same_program(*entry.program)) {
       std::swap(old, entry);
       return;
     }

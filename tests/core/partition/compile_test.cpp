@@ -1,0 +1,74 @@
+#include "partition/compile.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "../fake_host_runner.h"
+#include "../fake_plugin.h"
+#include "ir/text.h"
+
+namespace lazyt::partition {
+namespace {
+
+using testing::FakeHostRunner;
+using testing::FakePlugin;
+
+ir::Graph parse(const std::string& text) { return std::move(ir::parse(text)).value(); }
+
+const char* const kChain = R"(program(%0: f32[2]) {
+  %1 = aten::neg(%0) : f32[2]
+  %2 = aten::lgamma(%1) : f32[2]
+  %3 = aten::mul.Tensor(%2, %1) : f32[2]
+  return %3
+})";
+
+TEST(Compile, MakesAStepOfEachSegment) {
+  FakePlugin plugin;
+  plugin->refused = {"aten::lgamma"};
+  FakeHostRunner runner;
+  std::vector<Refusal> refusals;
+  auto plan = compile(parse(kChain), plugin.device, 0, &runner, &refusals);
+  ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+  ASSERT_EQ(plan.value()->steps.size(), 3u);
+  EXPECT_TRUE(plan.value()->steps[0].executable);
+  EXPECT_FALSE(plan.value()->steps[1].executable);
+  EXPECT_TRUE(plan.value()->steps[2].executable);
+  EXPECT_EQ(plugin->compiles, 2);
+  ASSERT_EQ(refusals.size(), 1u);
+  EXPECT_EQ(refusals[0].op, "aten::lgamma");
+}
+
+TEST(Compile, AnEmptyProgramsOutputsAreItsInputs) {
+  FakePlugin plugin;
+  auto plan = compile(parse("program(%0: f32[2]) {\n return %0\n}"), plugin.device, 0, nullptr);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_TRUE(plan.value()->steps.empty());
+  ASSERT_EQ(plan.value()->outputs.size(), 1u);
+  EXPECT_EQ(plan.value()->outputs[0].step, exec::Source::kProgram);
+  EXPECT_EQ(plugin->compiles, 0);
+}
+
+TEST(Compile, RefusedOperatorsWithoutARunnerAreNamed) {
+  FakePlugin plugin;
+  plugin->refused = {"aten::lgamma"};
+  std::vector<Refusal> refusals;
+  const auto plan = compile(parse(kChain), plugin.device, 0, nullptr, &refusals);
+  EXPECT_EQ(plan.status().code(), LAZYT_CODE_FAILED_PRECONDITION);
+  EXPECT_NE(plan.status().message().find("aten::lgamma"), std::string::npos);
+  EXPECT_EQ(refusals.size(), 1u);
+}
+
+TEST(Compile, AnErrorNamesTheSegmentsOperators) {
+  FakePlugin plugin;
+  plugin->fail_compile = true;
+  const auto plan = compile(parse("program(%0: f32[2]) {\n %1 = aten::neg(%0) : f32[2]\n return %1\n}"), plugin.device, 0,
+                            nullptr);
+  EXPECT_EQ(plan.status().code(), LAZYT_CODE_INTERNAL);
+  EXPECT_NE(plan.status().to_string().find("aten::neg"), std::string::npos) << plan.status().to_string();
+  EXPECT_EQ(plugin->executables, 0);
+}
+
+}  // namespace
+}  // namespace lazyt::partition

@@ -25,7 +25,8 @@ base::Ref<exec::Plan> ProgramCache::find(const ir::Program& program, lazyt_compi
   return nullptr;
 }
 
-void ProgramCache::insert(base::Ref<ir::Program> program, lazyt_compile_flags_t flags, base::Ref<exec::Plan> plan) {
+void ProgramCache::insert(base::Ref<ir::Program> program, lazyt_compile_flags_t flags,
+                          base::Ref<exec::Plan> plan) {
   const base::Hash128 hash = key(*program, flags);
   Entry entry{std::move(program), flags, std::move(plan)};
   Bucket evicted;  // released after the lock: a plan's end calls the plugin

@@ -121,8 +121,9 @@ base::Status Data::read(void* dst) const { return read(0, dst, size_bytes); }
 
 base::Status Data::read(uint64_t offset, void* dst, uint64_t size) const {
   if (offset > size_bytes || size > size_bytes - offset)
-    return {LAZYT_CODE_OUT_OF_RANGE,
-            fmt::format("cannot read {} bytes from offset {} of a tensor of {} bytes", size, offset, size_bytes)};
+    return {
+        LAZYT_CODE_OUT_OF_RANGE,
+        fmt::format("cannot read {} bytes from offset {} of a tensor of {} bytes", size, offset, size_bytes)};
   LAZYT_RETURN_IF_ERROR(wait());
   if (size == 0) return {};
   return buffer()->to_host(offset, dst, size);

@@ -18,7 +18,8 @@ class InFlight {
  public:
   static InFlight& get();  // one for the process, never destroyed
 
-  using Objects = std::vector<base::Ref<const base::RefCounted>>;  // buffers, and the executable that uses them
+  using Objects =
+      std::vector<base::Ref<const base::RefCounted>>;  // buffers, and the executable that uses them
 
   void hold(base::Ref<loader::Event> event, Objects objects);  // [any thread]
   // Releases what finished work held. Does not block on work. [any thread]

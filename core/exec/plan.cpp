@@ -45,7 +45,8 @@ std::string describe_step(const Plan& plan, uint32_t s) {
   constexpr size_t kNamed = 4;
   const Step& step = plan.steps[s];
   const auto& nodes = step.graph.nodes;
-  std::string text = fmt::format("{} {} of {}", step.executable ? "step" : "host step", s + 1, plan.steps.size());
+  std::string text =
+      fmt::format("{} {} of {}", step.executable ? "step" : "host step", s + 1, plan.steps.size());
   if (nodes.empty()) return text;
   text += " (";
   for (size_t i = 0; i < std::min(nodes.size(), kNamed); i++) {
@@ -83,8 +84,8 @@ class Launch {
  private:
   Status check() const {
     if (outputs_.size() != plan_.outputs.size())
-      return base::internal(
-          fmt::format("{} has {} outputs, launched with {}", plan_.name, plan_.outputs.size(), outputs_.size()));
+      return base::internal(fmt::format("{} has {} outputs, launched with {}", plan_.name,
+                                        plan_.outputs.size(), outputs_.size()));
     auto known = [this](const Source& source, uint32_t before) {
       if (source.step == Source::kProgram) return source.index < inputs_.size();
       return source.step < before && source.index < plan_.steps[source.step].graph.outputs.size();
@@ -94,7 +95,9 @@ class Launch {
       bool ok = step.inputs.size() == step.graph.inputs.size() &&
                 (!step.executable || step.executable->output_metas.size() == step.graph.outputs.size());
       for (const Source& source : step.inputs) ok = ok && known(source, s);
-      if (!ok) return base::internal(fmt::format("{}: {} does not fit the plan", plan_.name, describe_step(plan_, s)));
+      if (!ok)
+        return base::internal(
+            fmt::format("{}: {} does not fit the plan", plan_.name, describe_step(plan_, s)));
     }
     for (const Source& source : plan_.outputs)
       if (!known(source, static_cast<uint32_t>(plan_.steps.size())) ||
@@ -107,8 +110,8 @@ class Launch {
     input_last_use_.assign(inputs_.size(), kNever);
     slots_.resize(plan_.steps.size());
     auto use = [this](const Source& source, uint32_t step) {
-      (source.step == Source::kProgram ? input_last_use_[source.index] : slots_[source.step][source.index].last_use) =
-          step;
+      (source.step == Source::kProgram ? input_last_use_[source.index]
+                                       : slots_[source.step][source.index].last_use) = step;
     };
     for (uint32_t s = 0; s < plan_.steps.size(); s++) {
       slots_[s].resize(plan_.steps[s].graph.outputs.size());
@@ -132,9 +135,9 @@ class Launch {
       }
       if (!status.ok()) return status.with_note(plan_.name, fmt::format("input {} has this error", i));
       if (data->buffer()->device != plan_.device)
-        return base::invalid_argument(fmt::format("{}: input {} lies on '{}', the program runs on '{}'; copy it there",
-                                                  plan_.name, i, data->buffer()->device->info.name,
-                                                  plan_.device->info.name));
+        return base::invalid_argument(
+            fmt::format("{}: input {} lies on '{}', the program runs on '{}'; copy it there", plan_.name, i,
+                        data->buffer()->device->info.name, plan_.device->info.name));
     }
     return {};
   }
@@ -150,19 +153,21 @@ class Launch {
            }) == 1;
   }
 
-  Status alloc(uint32_t s, size_t output, uint64_t size, uint64_t alignment, uint32_t space, Ref<Buffer>* out) const {
+  Status alloc(uint32_t s, size_t output, uint64_t size, uint64_t alignment, uint32_t space,
+               Ref<Buffer>* out) const {
     auto buffer = Buffer::alloc(plan_.device, size, alignment, space);
     if (buffer.ok()) {
       *out = std::move(buffer).value();
       return {};
     }
     if (buffer.status().code() != LAZYT_CODE_RESOURCE_EXHAUSTED) return buffer.status();
-    std::string message = fmt::format("out of memory on '{}': output {} of {} needs {} bytes", plan_.device->info.name,
-                                      output, describe_step(plan_, s), size);
+    std::string message = fmt::format("out of memory on '{}': output {} of {} needs {} bytes",
+                                      plan_.device->info.name, output, describe_step(plan_, s), size);
     if (auto stats = plan_.device->memory_stats(); stats.ok())
-      message += fmt::format("; {} bytes in use ({} of them could be trimmed), peak {}, reserved {}, device total {}",
-                             stats.value().bytes_in_use, stats.value().derived_bytes, stats.value().peak_bytes_in_use,
-                             stats.value().bytes_reserved, plan_.device->info.total_bytes);
+      message += fmt::format(
+          "; {} bytes in use ({} of them could be trimmed), peak {}, reserved {}, device total {}",
+          stats.value().bytes_in_use, stats.value().derived_bytes, stats.value().peak_bytes_in_use,
+          stats.value().bytes_reserved, plan_.device->info.total_bytes);
     return Status(LAZYT_CODE_RESOURCE_EXHAUSTED, std::move(message))
         .with_note("plugin " + plan_.device->plugin->info.name, std::string(buffer.status().message()));
   }
@@ -249,7 +254,8 @@ class Launch {
     const Step& step = plan_.steps[s];
     const ir::Graph& graph = step.graph;
     if (!plan_.host_runner && !graph.nodes.empty())
-      return base::failed_precondition("the plugin refused operators, and there is nothing to run them on the host");
+      return base::failed_precondition(
+          "the plugin refused operators, and there is nothing to run them on the host");
     uint64_t moved = 0;
 
     std::vector<HostTensor> inputs(step.inputs.size());
@@ -265,7 +271,8 @@ class Launch {
         const Slot& slot = slots_[source.step][source.index];
         if (slot.event) {
           Status status = slot.event->wait();
-          if (!status.ok()) return slot.origin ? status.with_note(slot.origin->where, slot.origin->detail) : status;
+          if (!status.ok())
+            return slot.origin ? status.with_note(slot.origin->where, slot.origin->detail) : status;
         }
         buffer = slot.buffer;
         opaque = slot.opaque;
@@ -315,8 +322,8 @@ class Launch {
 
     if (!plan_.device->host_visible())
       for (size_t o = 0; o < outputs.size(); o++) {
-        LAZYT_ASSIGN_OR_RETURN(slots_[s][o].buffer,
-                               Buffer::from_host(plan_.device, results[o].get(), outputs[o].meta.span_bytes()));
+        LAZYT_ASSIGN_OR_RETURN(slots_[s][o].buffer, Buffer::from_host(plan_.device, results[o].get(),
+                                                                      outputs[o].meta.span_bytes()));
       }
     return {};
   }
@@ -352,7 +359,8 @@ class Launch {
       }
       Slot& slot = slots_[source.step][source.index];
       if (slot.buffer) {
-        outputs_[o]->fulfil({std::move(slot.buffer), std::move(slot.event), slot.opaque, std::move(slot.origin)});
+        outputs_[o]->fulfil(
+            {std::move(slot.buffer), std::move(slot.event), slot.opaque, std::move(slot.origin)});
         continue;
       }
       // One result for two outputs: the first took it.

@@ -28,7 +28,7 @@ struct Step {
 
 // What one launch binds to an input of the program.
 struct Binding {
-  base::Ref<Data> data;     // null: host scalar
+  base::Ref<Data> data;  // null: host scalar
   lazyt_scalar_t scalar{};
 };
 

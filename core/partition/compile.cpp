@@ -26,8 +26,8 @@ std::string first_names(const Items& items, Name name) {
 void log_refusals(const std::string& backend, const std::vector<Refusal>& refusals) {
   if (!base::log_enabled(LAZYT_LOG_DEBUG)) return;
   for (const Refusal& r : refusals)
-    base::log(LAZYT_LOG_DEBUG, fmt::format("{} refused {} ({}){}{}; it runs on the host", backend, r.op, r.reason,
-                                           r.line.empty() ? "" : " at ", r.line));
+    base::log(LAZYT_LOG_DEBUG, fmt::format("{} refused {} ({}){}{}; it runs on the host", backend, r.op,
+                                           r.reason, r.line.empty() ? "" : " at ", r.line));
 }
 
 exec::Source to_exec(const Source& source) {
@@ -56,9 +56,9 @@ base::Result<base::Ref<exec::Plan>> compile(const ir::Graph& graph, const base::
   log_refusals(backend, partition.refusals);
   if (refusals) refusals->insert(refusals->end(), partition.refusals.begin(), partition.refusals.end());
   if (!host_runner && !partition.refusals.empty())
-    return base::failed_precondition(
-        fmt::format("backend '{}' refused {}, and there is nothing to run them on the host", backend,
-                    first_names(partition.refusals, [](const Refusal& r) { return r.op + " (" + r.reason + ")"; })));
+    return base::failed_precondition(fmt::format(
+        "backend '{}' refused {}, and there is nothing to run them on the host", backend,
+        first_names(partition.refusals, [](const Refusal& r) { return r.op + " (" + r.reason + ")"; })));
 
   auto plan = base::make_ref<exec::Plan>();
   plan->device = device;
@@ -68,12 +68,12 @@ base::Result<base::Ref<exec::Plan>> compile(const ir::Graph& graph, const base::
     Segment& segment = partition.segments[s];
     exec::Step step;
     if (!segment.on_host) {
-      auto executable =
-          loader::Executable::compile(device, *ir::Program::from_graph(segment.graph), flags);
+      auto executable = loader::Executable::compile(device, *ir::Program::from_graph(segment.graph), flags);
       if (!executable.ok())
         return executable.status().with_note(
-            "compile", fmt::format("segment {} of {}: {}", s + 1, partition.segments.size(),
-                                   first_names(segment.graph.nodes, [](const ir::Node& n) { return n.name; })));
+            "compile",
+            fmt::format("segment {} of {}: {}", s + 1, partition.segments.size(),
+                        first_names(segment.graph.nodes, [](const ir::Node& n) { return n.name; })));
       step.executable = std::move(executable).value();
       segment.graph.constants.clear();  // the executable has its own copy
     }

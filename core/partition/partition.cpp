@@ -21,25 +21,34 @@ using ir::ValueKind;
 bool args_are_constant(const Graph& graph, const ir::Node& node) {
   bool constant = true;
   for (const ir::Arg& arg : node.args)
-    ir::for_each_value(arg, [&](const ValueId& v) { constant &= graph.values[v].kind != ValueKind::kHostScalar; });
+    ir::for_each_value(arg,
+                       [&](const ValueId& v) { constant &= graph.values[v].kind != ValueKind::kHostScalar; });
   return constant;
 }
 
 const char* condition_name(lazyt_condition_t condition) {
   switch (condition) {
-    case LAZYT_CONDITION_NONE: return "always";
-    case LAZYT_CONDITION_CONSTANT_ARGS: return "constant-args";
-    case LAZYT_CONDITION_STATIC_DIMS: return "static-dims";
-    default: return "unknown condition";
+    case LAZYT_CONDITION_NONE:
+      return "always";
+    case LAZYT_CONDITION_CONSTANT_ARGS:
+      return "constant-args";
+    case LAZYT_CONDITION_STATIC_DIMS:
+      return "static-dims";
+    default:
+      return "unknown condition";
   }
 }
 
 bool condition_holds(const Graph& graph, const ir::Node& node, lazyt_condition_t condition) {
   switch (condition) {
-    case LAZYT_CONDITION_NONE: return true;
-    case LAZYT_CONDITION_CONSTANT_ARGS: return args_are_constant(graph, node);
-    case LAZYT_CONDITION_STATIC_DIMS: return true;  // a Graph has no others
-    default: return false;
+    case LAZYT_CONDITION_NONE:
+      return true;
+    case LAZYT_CONDITION_CONSTANT_ARGS:
+      return args_are_constant(graph, node);
+    case LAZYT_CONDITION_STATIC_DIMS:
+      return true;  // a Graph has no others
+    default:
+      return false;
   }
 }
 
@@ -101,7 +110,8 @@ Levels find_levels(const Graph& graph, const std::vector<bool>& taken, std::vect
 
 class Cutter {
  public:
-  Cutter(const Graph& graph, const std::vector<loader::NodeAnswer>& answers) : graph_(graph), answers_(answers) {}
+  Cutter(const Graph& graph, const std::vector<loader::NodeAnswer>& answers)
+      : graph_(graph), answers_(answers) {}
 
   Partition run() {
     place_nodes();
@@ -124,7 +134,8 @@ class Cutter {
     }
     std::vector<uint32_t> groups_host_first = groups;
     Levels levels = find_levels(graph_, taken, groups, false);
-    if (Levels host_first = find_levels(graph_, taken, groups_host_first, true); host_first.used < levels.used)
+    if (Levels host_first = find_levels(graph_, taken, groups_host_first, true);
+        host_first.used < levels.used)
       levels = std::move(host_first);
 
     std::map<uint32_t, uint32_t> segment_of_level;  // levels may be empty; segments are not
@@ -146,11 +157,13 @@ class Cutter {
     std::string reason = "no answer";
     if (n < answers_.size()) {
       const loader::NodeAnswer& answer = answers_[n];
-      reason = answer.kind == LAZYT_ANSWER_ONLY_IF ? fmt::format("only-if {}", condition_name(answer.condition))
-                                                   : std::string(reason_name(answer.reason));
+      reason = answer.kind == LAZYT_ANSWER_ONLY_IF
+                   ? fmt::format("only-if {}", condition_name(answer.condition))
+                   : std::string(reason_name(answer.reason));
       if (!answer.detail.empty()) reason += ": " + answer.detail;
     }
-    std::string line = node.source ? fmt::format("{}:{}", node.source->file, node.source->line) : std::string();
+    std::string line =
+        node.source ? fmt::format("{}:{}", node.source->file, node.source->line) : std::string();
     partition_.refusals.push_back({node.name, std::move(reason), std::move(line), segment_of_[n]});
   }
 
@@ -164,7 +177,8 @@ class Cutter {
       for (const ir::Arg& arg : graph_.nodes[n].args)
         ir::for_each_value(arg, [&](const ValueId& v) {
           const ir::Value& value = graph_.values[v];
-          if (value.kind == ValueKind::kResult && segment_of_[value.producer] != segment_of_[n]) leaves_[v] = true;
+          if (value.kind == ValueKind::kResult && segment_of_[value.producer] != segment_of_[n])
+            leaves_[v] = true;
           if (last_reader_[v] == kNone || last_reader_[v] < segment_of_[n]) last_reader_[v] = segment_of_[n];
         });
     input_of_.assign(graph_.values.size(), kNone);
@@ -228,7 +242,8 @@ class Cutter {
     std::vector<ir::Meta> metas;
     for (uint32_t r = 0; r < node.result_count; r++) metas.push_back(meta_of(node.first_result + r));
     Graph& graph = partition_.segments[s].graph;
-    const NodeId copy = graph.add_node(node.name, node.overload, std::move(args), std::move(metas), node.source);
+    const NodeId copy =
+        graph.add_node(node.name, node.overload, std::move(args), std::move(metas), node.source);
     for (uint32_t r = 0; r < node.result_count; r++) {
       const ValueId old = node.first_result + r, local = graph.nodes[copy].first_result + r;
       values_[s][old] = local;
@@ -240,7 +255,9 @@ class Cutter {
     uint32_t constants = kNone;  // the segment for outputs that are constants
     for (const ir::Output& output : graph_.outputs) {
       switch (graph_.values[output.value].kind) {
-        case ValueKind::kResult: partition_.outputs.push_back(output_of_producer(output.value)); break;
+        case ValueKind::kResult:
+          partition_.outputs.push_back(output_of_producer(output.value));
+          break;
         case ValueKind::kInput:
         case ValueKind::kHostScalar:
           partition_.outputs.push_back({Source::kProgram, input_of_[output.value]});
@@ -287,10 +304,10 @@ class Cutter {
   const Graph& graph_;
   const std::vector<loader::NodeAnswer>& answers_;
   Partition partition_;
-  std::vector<uint32_t> segment_of_;                            // by node
-  std::vector<std::unordered_map<ValueId, ValueId>> values_;    // by segment: whole program's value -> its own
-  std::unordered_map<ValueId, Source> crossing_;                // values that are an output of a segment
-  std::vector<bool> leaves_, is_output_;                        // by value
+  std::vector<uint32_t> segment_of_;                          // by node
+  std::vector<std::unordered_map<ValueId, ValueId>> values_;  // by segment: whole program's value -> its own
+  std::unordered_map<ValueId, Source> crossing_;              // values that are an output of a segment
+  std::vector<bool> leaves_, is_output_;                      // by value
   std::vector<uint32_t> last_reader_, input_of_, constant_of_;  // by value
 };
 
@@ -302,17 +319,28 @@ Partition cut(const ir::Graph& graph, const std::vector<loader::NodeAnswer>& ans
 
 const char* reason_name(lazyt_reason_t reason) {
   switch (reason) {
-    case LAZYT_REASON_NONE: return "no reason given";
-    case LAZYT_REASON_UNKNOWN_OPERATOR: return "unknown-operator";
-    case LAZYT_REASON_DTYPE: return "dtype";
-    case LAZYT_REASON_RANK: return "rank";
-    case LAZYT_REASON_ARGUMENT: return "argument";
-    case LAZYT_REASON_LAYOUT: return "layout";
-    case LAZYT_REASON_SIZE: return "size";
-    case LAZYT_REASON_SYMBOLIC_DIM: return "symbolic-dim";
-    case LAZYT_REASON_DISABLED: return "disabled";
-    case LAZYT_REASON_COST: return "cost";
-    default: return "unknown reason";
+    case LAZYT_REASON_NONE:
+      return "no reason given";
+    case LAZYT_REASON_UNKNOWN_OPERATOR:
+      return "unknown-operator";
+    case LAZYT_REASON_DTYPE:
+      return "dtype";
+    case LAZYT_REASON_RANK:
+      return "rank";
+    case LAZYT_REASON_ARGUMENT:
+      return "argument";
+    case LAZYT_REASON_LAYOUT:
+      return "layout";
+    case LAZYT_REASON_SIZE:
+      return "size";
+    case LAZYT_REASON_SYMBOLIC_DIM:
+      return "symbolic-dim";
+    case LAZYT_REASON_DISABLED:
+      return "disabled";
+    case LAZYT_REASON_COST:
+      return "cost";
+    default:
+      return "unknown reason";
   }
 }
 

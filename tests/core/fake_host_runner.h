@@ -34,10 +34,14 @@ class FakeHostRunner : public exec::HostRunner {
     for (const ir::Node& node : graph.nodes) {
       std::vector<float> result = values[node.args[0].value];
       for (size_t i = 0; i < result.size(); i++) {
-        if (node.name == "aten::lgamma") result[i] = std::lgamma(result[i]);
-        else if (node.name == "aten::neg") result[i] = -result[i];
-        else if (node.name == "aten::add") result[i] += values[node.args[1].value].at(values[node.args[1].value].size() == 1 ? 0 : i);
-        else return base::unimplemented(node.name);
+        if (node.name == "aten::lgamma")
+          result[i] = std::lgamma(result[i]);
+        else if (node.name == "aten::neg")
+          result[i] = -result[i];
+        else if (node.name == "aten::add")
+          result[i] += values[node.args[1].value].at(values[node.args[1].value].size() == 1 ? 0 : i);
+        else
+          return base::unimplemented(node.name);
       }
       values[node.first_result] = std::move(result);
     }
@@ -49,8 +53,8 @@ class FakeHostRunner : public exec::HostRunner {
 
   int runs = 0;
   bool throws = false;
-  base::Status error;             // returned by run
-  std::vector<void*> addresses;   // of the last run's inputs
+  base::Status error;            // returned by run
+  std::vector<void*> addresses;  // of the last run's inputs
 };
 
 }  // namespace lazyt::testing

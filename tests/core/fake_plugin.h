@@ -45,14 +45,14 @@ struct FakeState {
 
   // What to do; set before use.
   bool host_visible = true;
-  std::set<std::string> refused;                   // operator names
-  std::map<std::string, lazyt_answer_t> answers;   // others than TAKE
+  std::set<std::string> refused;                  // operator names
+  std::map<std::string, lazyt_answer_t> answers;  // others than TAKE
   bool fail_compile = false;
-  lazyt_code_t fail_execute = LAZYT_CODE_OK;       // execute itself fails
-  lazyt_code_t fail_event = LAZYT_CODE_OK;         // execute succeeds, its event carries the error
-  bool late = false;                               // events become ready only when the gate is open
+  lazyt_code_t fail_execute = LAZYT_CODE_OK;  // execute itself fails
+  lazyt_code_t fail_event = LAZYT_CODE_OK;    // execute succeeds, its event carries the error
+  bool late = false;                          // events become ready only when the gate is open
   bool gate_open = false;
-  bool opaque = false;                             // outputs are opaque: their bytes are stored inverted
+  bool opaque = false;  // outputs are opaque: their bytes are stored inverted
   uint64_t memory_limit = UINT64_MAX;
 
   // What happened.
@@ -112,7 +112,8 @@ inline lazyt_status_t* wait_event(lazyt_event_t* e, uint64_t timeout_ns) {
 }
 inline const lazyt_plugin_event_t* event_table() {
   static const lazyt_plugin_event_t table{
-      sizeof(lazyt_plugin_event_t), nullptr,
+      sizeof(lazyt_plugin_event_t),
+      nullptr,
       [](lazyt_event_t* e, uint32_t* out) -> lazyt_status_t* {
         std::lock_guard lock(fake().mutex);
         *out = e->ready ? 1 : 0;
@@ -130,43 +131,45 @@ inline const lazyt_plugin_event_t* event_table() {
         callback(user_data, e->status);
         return nullptr;
       },
-      retain_event, release_event};
+      retain_event,
+      release_event};
   return &table;
 }
 
 // ---- device
 
 inline const lazyt_plugin_device_t* device_table() {
-  static const lazyt_plugin_device_t table{
-      sizeof(lazyt_plugin_device_t), nullptr,
-      [](uint32_t* out) -> lazyt_status_t* { return *out = 2, nullptr; },
-      [](uint32_t, lazyt_device_info_t* out) -> lazyt_status_t* {
-        out->name = LAZYT_STR("fake device");
-        out->vendor = LAZYT_STR("tests");
-        out->flags = fake().host_visible ? LAZYT_DEVICE_HOST_VISIBLE : 0;
-        out->total_bytes = 1 << 20;
-        out->alignment = 16;
-        return nullptr;
-      },
-      [](uint32_t, lazyt_device_t** out) -> lazyt_status_t* {
-        std::lock_guard lock(fake().mutex);
-        fake().devices++;
-        *out = new lazyt_device_s;
-        return nullptr;
-      },
-      [](lazyt_device_t* d) {
-        if (!d) return;
-        std::lock_guard lock(fake().mutex);
-        fake().devices--;
-        delete d;
-      },
-      [](lazyt_device_t*, lazyt_memory_stats_t* out) -> lazyt_status_t* {
-        std::lock_guard lock(fake().mutex);
-        out->bytes_in_use = out->peak_bytes_in_use = out->bytes_reserved = fake().bytes_in_use;
-        out->derived_bytes = 0;
-        return nullptr;
-      },
-      nullptr};
+  static const lazyt_plugin_device_t table{sizeof(lazyt_plugin_device_t),
+                                           nullptr,
+                                           [](uint32_t* out) -> lazyt_status_t* { return *out = 2, nullptr; },
+                                           [](uint32_t, lazyt_device_info_t* out) -> lazyt_status_t* {
+                                             out->name = LAZYT_STR("fake device");
+                                             out->vendor = LAZYT_STR("tests");
+                                             out->flags = fake().host_visible ? LAZYT_DEVICE_HOST_VISIBLE : 0;
+                                             out->total_bytes = 1 << 20;
+                                             out->alignment = 16;
+                                             return nullptr;
+                                           },
+                                           [](uint32_t, lazyt_device_t** out) -> lazyt_status_t* {
+                                             std::lock_guard lock(fake().mutex);
+                                             fake().devices++;
+                                             *out = new lazyt_device_s;
+                                             return nullptr;
+                                           },
+                                           [](lazyt_device_t* d) {
+                                             if (!d) return;
+                                             std::lock_guard lock(fake().mutex);
+                                             fake().devices--;
+                                             delete d;
+                                           },
+                                           [](lazyt_device_t*, lazyt_memory_stats_t* out) -> lazyt_status_t* {
+                                             std::lock_guard lock(fake().mutex);
+                                             out->bytes_in_use = out->peak_bytes_in_use =
+                                                 out->bytes_reserved = fake().bytes_in_use;
+                                             out->derived_bytes = 0;
+                                             return nullptr;
+                                           },
+                                           nullptr};
   return &table;
 }
 
@@ -198,7 +201,8 @@ inline lazyt_status_t* wait_all(lazyt_events_t waits) {
 }
 inline const lazyt_plugin_buffer_t* buffer_table() {
   static const lazyt_plugin_buffer_t table{
-      sizeof(lazyt_plugin_buffer_t), nullptr,
+      sizeof(lazyt_plugin_buffer_t),
+      nullptr,
       [](lazyt_device_t*, const lazyt_buffer_desc_t* desc, lazyt_buffer_t** out) -> lazyt_status_t* {
         return alloc_buffer(desc->size_bytes, out);
       },
@@ -226,7 +230,8 @@ inline const lazyt_plugin_buffer_t* buffer_table() {
         *out = b->bytes.data();
         return nullptr;
       },
-      nullptr, nullptr,
+      nullptr,
+      nullptr,
       [](lazyt_buffer_t* b) {
         if (!b) return;
         std::lock_guard lock(fake().mutex);
@@ -240,7 +245,9 @@ inline const lazyt_plugin_buffer_t* buffer_table() {
 
 // ---- capability and programs
 
-inline std::string node_name(const lazyt_program_t* p, uint64_t n) { return loader::to_string(lazyt_text(p, lazyt_node(p, n)->name)); }
+inline std::string node_name(const lazyt_program_t* p, uint64_t n) {
+  return loader::to_string(lazyt_text(p, lazyt_node(p, n)->name));
+}
 
 inline const lazyt_plugin_capability_t* capability_table() {
   static const lazyt_plugin_capability_t table{
@@ -302,19 +309,26 @@ inline lazyt_status_t* compute(const FakeRun& run) {
     const lazyt_constant_t* constant = lazyt_constant(p, c);
     auto& value = values[constant->value];
     value.resize(constant->size / 4);
-    std::memcpy(value.data(), reinterpret_cast<const char*>(p) + p->data.offset + constant->offset, constant->size);
+    std::memcpy(value.data(), reinterpret_cast<const char*>(p) + p->data.offset + constant->offset,
+                constant->size);
   }
   for (uint64_t n = 0; n < p->nodes.count; n++) {
     const lazyt_node_t* node = lazyt_node(p, n);
     const std::string name = node_name(p, n);
-    auto operand = [&](uint32_t i) -> const std::vector<float>& { return values[lazyt_arg(p, node->args + i)->payload]; };
+    auto operand = [&](uint32_t i) -> const std::vector<float>& {
+      return values[lazyt_arg(p, node->args + i)->payload];
+    };
     std::vector<float> result(lazyt_value_numel(p, lazyt_value(p, node->results)));
     for (size_t i = 0; i < result.size(); i++) {
       auto at = [&](uint32_t arg) { return operand(arg).size() == 1 ? operand(arg)[0] : operand(arg).at(i); };
-      if (name == "aten::neg") result[i] = -at(0);
-      else if (name == "aten::add") result[i] = at(0) + at(1);
-      else if (name == "aten::mul") result[i] = at(0) * at(1);
-      else return fake_error(LAZYT_CODE_UNIMPLEMENTED, name);
+      if (name == "aten::neg")
+        result[i] = -at(0);
+      else if (name == "aten::add")
+        result[i] = at(0) + at(1);
+      else if (name == "aten::mul")
+        result[i] = at(0) * at(1);
+      else
+        return fake_error(LAZYT_CODE_UNIMPLEMENTED, name);
     }
     values[node->results] = std::move(result);
   }
@@ -331,7 +345,8 @@ inline lazyt_status_t* compute(const FakeRun& run) {
   return nullptr;
 }
 
-inline lazyt_status_t* execute(lazyt_executable_t* executable, const lazyt_execute_args_t* args, lazyt_event_t** out) {
+inline lazyt_status_t* execute(lazyt_executable_t* executable, const lazyt_execute_args_t* args,
+                               lazyt_event_t** out) {
   FakeRun run{executable, {}, {args->outputs, args->outputs + args->output_count}, fake().opaque};
   std::vector<lazyt_event_t*> waits(args->waits.events, args->waits.events + args->waits.count);
   bool late;
@@ -377,7 +392,8 @@ inline lazyt_status_t* execute(lazyt_executable_t* executable, const lazyt_execu
 
 inline const lazyt_plugin_executable_t* executable_table() {
   static const lazyt_plugin_executable_t table{
-      sizeof(lazyt_plugin_executable_t), nullptr,
+      sizeof(lazyt_plugin_executable_t),
+      nullptr,
       [](lazyt_device_t*, const lazyt_compile_args_t* args, lazyt_executable_t** out) -> lazyt_status_t* {
         std::lock_guard lock(fake().mutex);
         fake().compiles++;
@@ -398,7 +414,10 @@ inline const lazyt_plugin_executable_t* executable_table() {
         return nullptr;
       },
       [](lazyt_executable_t*, lazyt_executable_memory_t*) -> lazyt_status_t* { return nullptr; },
-      execute, nullptr, nullptr, nullptr,
+      execute,
+      nullptr,
+      nullptr,
+      nullptr,
       [](lazyt_executable_t* e) {
         if (!e) return;
         std::lock_guard lock(fake().mutex);
@@ -410,12 +429,24 @@ inline const lazyt_plugin_executable_t* executable_table() {
 
 inline const lazyt_plugin_t* plugin_table() {
   static const lazyt_plugin_t table{
-      sizeof(lazyt_plugin_t), nullptr, LAZYT_ABI_MAJOR, LAZYT_ABI_MINOR, LAZYT_ABI_DRAFT, 0,
-      [](uint64_t seed, lazyt_handshake_t* out) -> uint64_t { return lazyt_handshake_fill(out), seed ^ LAZYT_HANDSHAKE_MASK; },
-      []() -> lazyt_status_t* { return nullptr; }, [] {},
+      sizeof(lazyt_plugin_t),
+      nullptr,
+      LAZYT_ABI_MAJOR,
+      LAZYT_ABI_MINOR,
+      LAZYT_ABI_DRAFT,
+      0,
+      [](uint64_t seed, lazyt_handshake_t* out) -> uint64_t {
+        return lazyt_handshake_fill(out), seed ^ LAZYT_HANDSHAKE_MASK;
+      },
+      []() -> lazyt_status_t* { return nullptr; },
+      [] {},
       [](lazyt_plugin_info_t* out) -> lazyt_status_t* { return out->name = LAZYT_STR("fake"), nullptr; },
       [](lazyt_string_t) -> const void* { return nullptr; },
-      device_table(), buffer_table(), event_table(), capability_table(), executable_table()};
+      device_table(),
+      buffer_table(),
+      event_table(),
+      capability_table(),
+      executable_table()};
   return &table;
 }
 

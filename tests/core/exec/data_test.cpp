@@ -65,7 +65,8 @@ TEST_F(DataTest, WaitWaitsForTheEvent) {
 TEST_F(DataTest, AnErrorOfTheEventNamesWhereItComesFrom) {
   auto data = empty();
   lazyt_event_t* raw = testing::make_event();
-  auto origin = std::make_shared<const base::Note>(base::Note{"step 3: train.py:12", "step 1 of 2 (aten::mm)"});
+  auto origin =
+      std::make_shared<const base::Note>(base::Note{"step 3: train.py:12", "step 1 of 2 (aten::mm)"});
   data->fulfil({buffer(1, 2), make_ref<Event>(plugin.device, raw), false, origin});
   testing::signal_event(raw, testing::fake_error(LAZYT_CODE_INTERNAL, "burnt"));
   for (int i = 0; i < 2; i++) {

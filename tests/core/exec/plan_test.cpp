@@ -47,7 +47,8 @@ class PlanTest : public ::testing::Test {
     auto graph = ir::parse(text);
     EXPECT_TRUE(graph.ok()) << graph.status().to_string();
     for (uint32_t n = 0; n < graph.value().nodes.size(); n++)
-      graph.value().nodes[n].source = std::make_shared<ir::SourceLine>(ir::SourceLine{"model.py", "", 10 + n});
+      graph.value().nodes[n].source =
+          std::make_shared<ir::SourceLine>(ir::SourceLine{"model.py", "", 10 + n});
     auto plan = partition::compile(graph.value(), plugin.device, 0, &runner);
     EXPECT_TRUE(plan.ok()) << plan.status().to_string();
     plan.value()->name = "step 3: train.py:12";
@@ -128,7 +129,8 @@ TEST_F(PlanTest, AConstantMayBeAnOutput) {
 }
 
 TEST_F(PlanTest, EmptyTensorsWork) {
-  const auto p = plan("program(%0: f32[0]) {\n %1 = aten::lgamma(%0) : f32[0]\n %2 = aten::neg(%1) : f32[0]\n return %2\n}");
+  const auto p = plan(
+      "program(%0: f32[0]) {\n %1 = aten::lgamma(%0) : f32[0]\n %2 = aten::neg(%1) : f32[0]\n return %2\n}");
   const auto meta = Meta::contiguous(LAZYT_DTYPE_FLOAT32, {0});
   const Ref<Data> outputs[] = {make_ref<Data>(meta, 0)};
   p->launch(bind_all(make_ref<Data>(meta, 0, Buffer::alloc(plugin.device, 0).value())), outputs);
@@ -313,7 +315,9 @@ TEST_F(LatePlanTest, ALateErrorReachesWhatDependsOnIt) {
 TEST_F(PlanTest, APoisonedInputPoisonsAllOutputs) {
   auto poisoned = empty();
   poisoned->poison(base::internal("spoilt"));
-  const auto p = plan("program(%0: f32[2], %1: f32[2]) {\n %2 = aten::neg(%0) : f32[2]\n %3 = aten::neg(%1) : f32[2]\n return %2, %3\n}");
+  const auto p = plan(
+      "program(%0: f32[2], %1: f32[2]) {\n %2 = aten::neg(%0) : f32[2]\n %3 = aten::neg(%1) : f32[2]\n "
+      "return %2, %3\n}");
   const Ref<Data> outputs[] = {empty(), empty()};
   p->launch(bind_all(poisoned, data(1, 2)), outputs);
   for (const auto& out : outputs) {

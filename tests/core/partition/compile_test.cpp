@@ -63,8 +63,8 @@ TEST(Compile, RefusedOperatorsWithoutARunnerAreNamed) {
 TEST(Compile, AnErrorNamesTheSegmentsOperators) {
   FakePlugin plugin;
   plugin->fail_compile = true;
-  const auto plan = compile(parse("program(%0: f32[2]) {\n %1 = aten::neg(%0) : f32[2]\n return %1\n}"), plugin.device, 0,
-                            nullptr);
+  const auto plan = compile(parse("program(%0: f32[2]) {\n %1 = aten::neg(%0) : f32[2]\n return %1\n}"),
+                            plugin.device, 0, nullptr);
   EXPECT_EQ(plan.status().code(), LAZYT_CODE_INTERNAL);
   EXPECT_NE(plan.status().to_string().find("aten::neg"), std::string::npos) << plan.status().to_string();
   EXPECT_EQ(plugin->executables, 0);

@@ -85,8 +85,10 @@ TEST(Partition, RefusedInTheMiddleMakesThreeSegments) {
 }
 
 TEST(Partition, RefusedFirstAndLastNeedNoEmptySegments) {
-  EXPECT_EQ(shape(kChain, {"aten::add"}), "host(p0 p1): add -> 1 | device(0.0): lgamma mul -> 1 | return 1.0");
-  EXPECT_EQ(shape(kChain, {"aten::mul"}), "device(p0 p1): add lgamma -> 2 | host(0.0 0.1): mul -> 1 | return 1.0");
+  EXPECT_EQ(shape(kChain, {"aten::add"}),
+            "host(p0 p1): add -> 1 | device(0.0): lgamma mul -> 1 | return 1.0");
+  EXPECT_EQ(shape(kChain, {"aten::mul"}),
+            "device(p0 p1): add lgamma -> 2 | host(0.0 0.1): mul -> 1 | return 1.0");
 }
 
 TEST(Partition, WhatDoesNotDependOnTheIslandStaysBeforeIt) {
@@ -96,7 +98,8 @@ TEST(Partition, WhatDoesNotDependOnTheIslandStaysBeforeIt) {
     %3 = aten::exp(%0) : f32[2]
     %4 = aten::mul.Tensor(%2, %3) : f32[2]
     return %4
-  })", {"aten::lgamma"}),
+  })",
+                  {"aten::lgamma"}),
             "device(p0): neg exp -> 2 | host(0.0): lgamma -> 1 | device(1.0 0.1): mul -> 1 | return 2.0");
 }
 
@@ -106,7 +109,8 @@ TEST(Partition, StartsOnTheHostWhereThatSavesASegment) {
     %2 = aten::lgamma(%0) : f32[2]
     %3 = aten::mul.Tensor(%1, %2) : f32[2]
     return %3
-  })", {"aten::lgamma"}),
+  })",
+                  {"aten::lgamma"}),
             "host(p0): lgamma -> 1 | device(p0 0.0): exp mul -> 1 | return 1.0");
 }
 
@@ -119,20 +123,24 @@ TEST(Partition, RefusedBranchesOfADiamondShareAnIsland) {
     %5 = aten::add.Tensor(%2, %3, 1) : f32[2]
     %6 = aten::add.Tensor(%5, %4, 1) : f32[2]
     return %6
-  })", {"aten::lgamma", "aten::digamma"}),
-            "device(p0): neg exp -> 2 | host(0.0): lgamma digamma -> 2 | device(1.0 0.1 1.1): add add -> 1 | return 2.0");
+  })",
+                  {"aten::lgamma", "aten::digamma"}),
+            "device(p0): neg exp -> 2 | host(0.0): lgamma digamma -> 2 | device(1.0 0.1 1.1): add add -> 1 | "
+            "return 2.0");
 }
 
 TEST(Partition, AnIslandsResultUsedByTwoSegmentsIsOneOutput) {
-  EXPECT_EQ(shape(R"(program(%0: f32[2]) {
+  EXPECT_EQ(
+      shape(R"(program(%0: f32[2]) {
     %1 = aten::lgamma(%0) : f32[2]
     %2 = aten::neg(%1) : f32[2]
     %3 = aten::lgamma(%2) : f32[2]
     %4 = aten::mul.Tensor(%3, %1) : f32[2]
     return %4, %1
-  })", {"aten::lgamma"}),
-            "host(p0): lgamma -> 1 | device(0.0): neg -> 1 | host(1.0): lgamma -> 1 | device(2.0 0.0): mul -> 1 | "
-            "return 3.0 0.0");
+  })",
+            {"aten::lgamma"}),
+      "host(p0): lgamma -> 1 | device(0.0): neg -> 1 | host(1.0): lgamma -> 1 | device(2.0 0.0): mul -> 1 | "
+      "return 3.0 0.0");
 }
 
 TEST(Partition, AGroupStaysInOneSegment) {
@@ -158,8 +166,9 @@ TEST(Partition, AGroupThatNeedsItselfThroughTheHostIsCut) {
 }
 
 TEST(Partition, AnInputMayBeAnOutput) {
-  EXPECT_EQ(shape("program(%0: f32[2], %1: f32[2]) {\n %2 = aten::neg(%1) : f32[2]\n return %0, %2, %0\n}", {}),
-            "device(p1): neg -> 1 | return p0 0.0 p0");
+  EXPECT_EQ(
+      shape("program(%0: f32[2], %1: f32[2]) {\n %2 = aten::neg(%1) : f32[2]\n return %0, %2, %0\n}", {}),
+      "device(p1): neg -> 1 | return p0 0.0 p0");
   EXPECT_EQ(shape("program(%0: f32[2]) {\n return %0\n}", {}), "return p0");
 }
 
@@ -177,7 +186,8 @@ TEST(Partition, EachSegmentGetsTheHostScalarsAndConstantsItReads) {
     return %5
   })");
   const Partition partition = cut(graph, refuse(graph, {"aten::lgamma"}));
-  EXPECT_EQ(shape(partition), "device(p0 p1): add -> 1 | host(0.0): lgamma -> 1 | device(1.0 p1): add -> 1 | return 2.0");
+  EXPECT_EQ(shape(partition),
+            "device(p0 p1): add -> 1 | host(0.0): lgamma -> 1 | device(1.0 p1): add -> 1 | return 2.0");
   for (const int s : {0, 2}) {
     EXPECT_EQ(partition.segments[s].graph.constants.size(), 1u);
     const auto scalar = partition.segments[s].graph.inputs[1].value;
@@ -267,7 +277,8 @@ TEST(Partition, DepthIsData) {
   ir::Graph graph;
   const auto meta = ir::Meta::contiguous(LAZYT_DTYPE_FLOAT32, {1});
   ir::ValueId v = graph.add_input(meta);
-  for (int i = 0; i < 20'000; i++) v = graph.add_op(i % 100 ? "aten::neg" : "aten::lgamma", "", {ir::Arg::of_value(v)}, meta);
+  for (int i = 0; i < 20'000; i++)
+    v = graph.add_op(i % 100 ? "aten::neg" : "aten::lgamma", "", {ir::Arg::of_value(v)}, meta);
   graph.outputs.push_back({v});
   EXPECT_EQ(cut(graph, refuse(graph, {"aten::lgamma"})).segments.size(), 400u);
 }

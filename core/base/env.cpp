@@ -19,6 +19,7 @@ const std::vector<EnvOption>& env_options() {
       {"LAZYT_CACHE_SIZE", "integer >= 1", "1024", "Compiled programs kept in memory."},
       {"LAZYT_MAX_PENDING", "integer >= 1", "20000", "Recorded operators after which a trace is cut."},
       {"LAZYT_REPLAY", "0|1", "1", "Follow known tapes while recording."},
+      {"LAZYT_VERIFY", "0|1", "0", "Check every program after each pass."},
       {"LAZYT_DUMP", "path", "", "Folder into which every compiled program is written as .lzp."},
   };
   return options;

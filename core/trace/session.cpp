@@ -9,6 +9,7 @@
 #include "base/env.h"
 #include "base/log.h"
 #include "ir/program.h"
+#include "ir/verifier.h"
 #include "loader/loader.h"
 #include "partition/compile.h"
 #include "passes/pipeline.h"
@@ -34,6 +35,14 @@ std::string where(const Tape& tape) {
   for (size_t i = tape.tokens.size(); i-- > 0;)
     if (tape.tokens[i].source) return fmt::format("{}:{}", tape.tokens[i].source->file, tape.tokens[i].source->line);
   return "";
+}
+
+// The passes, and a check of what is about to cross to a plugin: of every pass's work with LAZYT_VERIFY.
+base::Status optimise(ir::Graph& graph) {
+  static const auto verify_each = base::env_bool("LAZYT_VERIFY", false);
+  LAZYT_RETURN_IF_ERROR(verify_each.status());
+  LAZYT_RETURN_IF_ERROR(passes::run_pipeline(graph, verify_each.value()));
+  return verify_each.value() ? base::Status() : ir::verify(graph);
 }
 
 }  // namespace
@@ -135,7 +144,7 @@ base::Result<base::Ref<exec::Plan>> Session::plan_for(const Tape& tape, const Va
                                                       const base::Ref<loader::Device>& device) {
   Timer timer("CompileTime");
   LAZYT_ASSIGN_OR_RETURN(ir::Graph graph, lower(tape, variant.outputs));
-  LAZYT_RETURN_IF_ERROR(passes::run_pipeline(graph));
+  LAZYT_RETURN_IF_ERROR(optimise(graph));
   auto program = ir::Program::from_graph(graph);
   if (auto plan = programs_.find(*program, 0); plan && plan->device == device) {
     base::counter("CachedCompile").add();
@@ -185,7 +194,7 @@ base::Result<ir::Graph> Session::pending_program(const Storage* storage) {
     outputs = recorder.pending_slots(storage);
   }
   LAZYT_ASSIGN_OR_RETURN(ir::Graph graph, lower(*tape, outputs));
-  LAZYT_RETURN_IF_ERROR(passes::run_pipeline(graph));
+  LAZYT_RETURN_IF_ERROR(optimise(graph));
   return graph;
 }
 
@@ -228,7 +237,7 @@ base::Result<std::string> Session::refusal(const Op& op, Call& call, const Words
     tape.slots.push_back(i < fresh ? meta : tape.slots[call.writes[i - fresh]]);
   }
   LAZYT_ASSIGN_OR_RETURN(ir::Graph graph, lower(tape, outputs));
-  LAZYT_RETURN_IF_ERROR(passes::run_pipeline(graph));
+  LAZYT_RETURN_IF_ERROR(optimise(graph));
   LAZYT_ASSIGN_OR_RETURN(auto answers, loader::query_capability(*device, *ir::Program::from_graph(graph)));
   for (const loader::NodeAnswer& a : answers)
     if (a.kind == LAZYT_ANSWER_REFUSE) return fmt::format("{}: {}", partition::reason_name(a.reason), a.detail);

@@ -1,0 +1,57 @@
+"""Names the device at `import torch` (entry point group torch.backends), and does nothing more.
+
+A module of its own, beside the package: a registered device is `torch.accelerator` of the whole process, also for
+a program that uses another one. So the device is registered by `import lazyt`, or by the first use of
+`device="lazyt"`, which calls `torch.lazyt._lazy_init`.
+"""
+
+import sys
+import types
+
+
+class _NamedDevice(types.ModuleType):
+    """`torch.lazyt` until the package takes its place. Answers what torch asks unbidden; the rest loads it."""
+
+    _initialized = False
+    _seed: int | None = None
+
+    def is_available(self) -> bool:
+        return True
+
+    def is_initialized(self) -> bool:
+        return False
+
+    def device_count(self) -> int:
+        return 1
+
+    def _is_in_bad_fork(self) -> bool:
+        return False
+
+    def manual_seed_all(self, seed: int) -> None:
+        type(self)._seed = int(seed)
+
+    manual_seed = manual_seed_all
+
+    def _lazy_init(self) -> None:
+        import lazyt  # noqa: F401
+
+    def __getattr__(self, name: str):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        import lazyt.device
+
+        return getattr(lazyt.device, name)
+
+
+def autoload() -> None:
+    """Called by torch at its import; again, without effect, by the package."""
+    import torch
+
+    if "torch.lazyt" not in sys.modules:
+        torch.utils.rename_privateuse1_backend("lazyt")
+        torch._register_device_module("lazyt", _NamedDevice("torch.lazyt"))
+
+
+def seed_before_load() -> int | None:
+    """The seed that `torch.manual_seed` set before the package was loaded."""
+    return _NamedDevice._seed

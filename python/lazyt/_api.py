@@ -1,0 +1,117 @@
+"""The functions of the package's top level."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.utils import _pytree
+
+from . import _C, metrics
+from ._code import to_code
+
+
+def mark_step(device: torch.device | str | None = None, wait: bool = False) -> None:
+    """Cuts the trace here and starts running it; a hint, never needed.
+
+    Returns at once: recording goes on while the step runs. `wait=True` waits for it.
+    """
+    _check_device(device)
+    _C.count("MarkStep")
+    _C.flush("MarkStep")
+    if wait:
+        _C.wait()
+
+
+def wait_device_ops(devices: Sequence[str] | None = None) -> None:
+    """Waits until everything recorded so far has run."""
+    for device in devices or ():
+        _check_device(device)
+    _C.wait()
+
+
+def sync_multi(
+    tensors: Sequence[torch.Tensor], devices: Sequence[str] | None = None, wait: bool = True
+) -> None:
+    """Cuts the trace so that these tensors are computed. `wait=True` waits for them."""
+    for device in devices or ():
+        _check_device(device)
+    if any(_is_ours(t) and _C.is_pending(t) for t in tensors):
+        _C.flush("ValueNeeded")
+    if wait:
+        _C.wait()
+
+
+def to_lazy(value: Any) -> Any:
+    """A tensor, a module, or any nest of them, moved to the device."""
+    return _move(value, "lazyt")
+
+
+def to_eager(value: Any) -> Any:
+    """A tensor, a module, or any nest of them, moved to the CPU. A result is computed once and kept."""
+    return _move(value, "cpu")
+
+
+def graph(tensor: torch.Tensor | None = None) -> str:
+    """The pending program that computes a tensor, or all that is pending: shapes, dtypes, source lines."""
+    return _C.graph(_pending(tensor))
+
+
+def code(tensor: torch.Tensor | None = None) -> str:
+    """The pending program as Python calls: pasted, they run eagerly."""
+    return to_code(_C.nodes(_pending(tensor)))
+
+
+def explain() -> str:
+    """Why traces were cut, what was compiled and what ran on the host, since the last reset."""
+    return metrics.explanation()
+
+
+def backend() -> dict[str, Any]:
+    """The backend in use: name, version, description, vendor, path, score, device. Loads it."""
+    return _C.backend()
+
+
+def backends() -> list[dict[str, Any]]:
+    """The backends that can be found, and for each how it was found and whether something is wrong."""
+    return json.loads(_C.backends())["candidates"]
+
+
+def use_backend(name: str) -> None:
+    """Goes on with another backend: a name, a path, or a list in order of preference ('cuda,onednn').
+
+    Finished results stay readable. If it cannot be loaded, the error says what was tried, and the old one stays.
+    """
+    _C.use_backend(name)
+
+
+def set_fallback(policy: str) -> None:
+    """What happens to an operator that the backend lacks: 'allow' the host to run it, 'warn', or 'deny'."""
+    _C.set_fallback(policy)
+
+
+def fallback() -> str:
+    """The policy: 'allow', 'warn' or 'deny'."""
+    return _C.fallback()
+
+
+def _is_ours(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.device.type == "lazyt"
+
+
+def _check_device(device: torch.device | str | None) -> None:
+    if device and torch.device(device) not in (torch.device("lazyt"), torch.device("lazyt", 0)):
+        raise ValueError(f"there is no lazyt device '{device}'; there is one, lazyt:0")
+
+
+def _move(value: Any, device: str) -> Any:
+    def one(leaf: Any) -> Any:
+        return leaf.to(device) if isinstance(leaf, torch.Tensor | torch.nn.Module) else leaf
+
+    return _pytree.tree_map(one, value)
+
+
+def _pending(tensor: torch.Tensor | None) -> torch.Tensor | None:
+    if tensor is not None and not _is_ours(tensor):
+        raise ValueError(f"the tensor is on {tensor.device}: only tensors on lazyt have a pending program")
+    return tensor

@@ -1,0 +1,96 @@
+"""What happened: counters and timers, by the names that users of `torch._lazy` know.
+
+CachedCompile, UncachedCompile, CreateLtcTensor, DestroyLtcTensor, DeviceDataCacheMiss, MarkStep; `lazyt::<op>`
+for each operator recorded, `aten::<op>` for each that ran on the host; `Flush<Reason>` for each cut.
+"""
+
+from . import _C
+
+
+def reset() -> None:
+    """Sets all counters to 0 and empties all timers."""
+    _C.reset_counters()
+
+
+def counter_names() -> list[str]:
+    """Names of the counters that are not 0."""
+    return sorted(_C.counters())
+
+
+def counter_value(name: str) -> int:
+    """A counter's value; 0 when nothing has counted."""
+    return _C.counters().get(name, 0)
+
+
+def counters() -> dict[str, int]:
+    """All counters that are not 0."""
+    return _C.counters()
+
+
+def metric_names() -> list[str]:
+    """Names of the timers."""
+    return list(_C.metric_names())
+
+
+def metric_data(name: str) -> tuple[int, float, list[float]] | None:
+    """(count, seconds in all, the last samples in seconds) of a timer; None when there is none."""
+    count, total, samples = _C.metric(name)
+    return (count, total, list(samples)) if count else None
+
+
+def fallbacks() -> dict[str, int]:
+    """Operators that ran on the host, and how often. Reading a single value counts as one."""
+    return {name: n for name, n in _C.counters().items() if name.startswith("aten::")}
+
+
+def report() -> str:
+    """All of it as a table."""
+    lines = []
+    if names := sorted(metric_names()):
+        lines.append(f"{'timer':<32}{'count':>10}{'total ms':>12}{'median ms':>12}{'p95 ms':>12}")
+        for name in names:
+            if not (data := metric_data(name)):
+                continue
+            count, total, samples = data
+            ordered = sorted(samples)
+            median, p95 = ordered[len(ordered) // 2], ordered[int(len(ordered) * 0.95)]
+            lines.append(f"{name:<32}{count:>10}{total * 1e3:>12.2f}{median * 1e3:>12.3f}{p95 * 1e3:>12.3f}")
+        lines.append("")
+    values = _C.counters()
+    groups = {
+        "counter": [n for n in values if "::" not in n],
+        "recorded operator": [n for n in values if n.startswith("lazyt::")],
+        "ran on the host": [n for n in values if "::" in n and not n.startswith("lazyt::")],
+    }
+    for title, names in groups.items():
+        if names:
+            lines.append(f"{title:<48}{'count':>10}")
+            lines += [f"{name:<48}{values[name]:>10}" for name in sorted(names)]
+            lines.append("")
+    return "\n".join(lines).rstrip()
+
+
+_REASONS = {
+    "ValueNeeded": "the program asked for a value (item, print, .cpu(), a condition)",
+    "MarkStep": "lazyt.mark_step()",
+    "OptimizerStep": "an optimizer's step ended",
+    "NodeBudget": "more operators were pending than LAZYT_MAX_PENDING",
+    "HostOperator": "an operator had to run on the host",
+    "BackendChange": "another backend was chosen",
+    "Exit": "the process ended",
+}
+
+
+def explanation() -> str:
+    """Why traces were cut, what was compiled, what ran on the host."""
+    values = _C.counters()
+    cuts = {n.removeprefix("Flush"): v for n, v in values.items() if n.startswith("Flush")}
+    lines = [f"{sum(cuts.values())} traces were cut:"]
+    lines += [f"  {v:>8} x {_REASONS.get(n, n)}" for n, v in sorted(cuts.items(), key=lambda i: -i[1])]
+    compiled, cached = values.get("UncachedCompile", 0), values.get("CachedCompile", 0)
+    _, seconds, _ = _C.metric("CompileTime")
+    lines.append(f"{compiled} programs were compiled ({seconds:.3f} s), {cached} launches used one that was there.")
+    host = fallbacks()
+    lines.append(f"{len(host)} operators ran on the host{':' if host else '.'}")
+    lines += [f"  {v:>8} x {n}" for n, v in sorted(host.items(), key=lambda i: -i[1])]
+    return "\n".join(lines)

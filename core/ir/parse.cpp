@@ -52,7 +52,8 @@ class Parser {
   }
 
  private:
-  [[noreturn]] void fail(std::string_view expected) const {
+  [[noreturn]] void fail(std::string_view expected) {
+    skip_space();
     throw Wrong{at_, fmt::format("expected {}", expected)};
   }
 
@@ -70,8 +71,11 @@ class Parser {
 
   // Takes the token if it comes next; a token of letters must end where the word ends.
   bool take(std::string_view token) {
+    size_t start = at_;
     skip_space();
-    return take_here(token);
+    if (take_here(token)) return true;
+    at_ = start;  // a comment that was passed over may be a source
+    return false;
   }
   bool take_here(std::string_view token) {
     if (text_.substr(at_, token.size()) != token) return false;
@@ -214,7 +218,8 @@ class Parser {
   double real() {
     skip_space();
     if (take_here("nan")) {
-      if (!take_here("(0x")) return std::bit_cast<double>(uint64_t{0x7ff8000000000000});
+      if (text_.substr(at_, 3) != "(0x") return std::bit_cast<double>(uint64_t{0x7ff8000000000000});
+      at_ += 3;
       auto bits = integer<uint64_t>(16);
       want(")");
       return std::bit_cast<double>(bits);

@@ -1,23 +1,35 @@
+#include <algorithm>
+#include <string_view>
+#include <unordered_set>
+
 #include "passes/pass.h"
 
 namespace lazyt::passes {
 
 namespace {
 
+bool is_view(const std::string& name) {
+  static const std::unordered_set<std::string_view> views = {
+      "aten::t",       "aten::permute",   "aten::transpose",    "aten::slice",
+      "aten::select",  "aten::expand",    "aten::view",         "aten::reshape",
+      "aten::squeeze", "aten::unsqueeze", "aten::diagonal",     "aten::as_strided",
+      "aten::alias",   "aten::unfold",    "aten::view_as_real", "aten::view_as_complex",
+      "aten::split",   "aten::unbind",    "aten::chunk",        "aten::split_with_sizes",
+      "aten::real",    "aten::imag"};
+  return views.contains(name);
+}
+
 class Donation {
  public:
   explicit Donation(ir::Graph& graph) : g_(graph), input_of_(graph.values.size(), ir::kNone) {
     for (uint32_t i = 0; i < g_.inputs.size(); i++) input_of_[g_.inputs[i].value] = i;
-    last_reader_.assign(g_.values.size(), 0);
-    for (ir::NodeId n = 0; n < g_.nodes.size(); n++)
-      for (const ir::Arg& arg : g_.nodes[n].args)
-        ir::for_each_value(arg, [&](ir::ValueId v) { last_reader_[v] = n; });
     is_output_.assign(g_.values.size(), false);
     taken_.assign(g_.inputs.size(), false);
     for (const ir::Output& out : g_.outputs) {
       is_output_[out.value] = true;
       if (out.donor != ir::kNone) taken_[out.donor] = true;
     }
+    find_last_readers();
   }
 
   void run() {
@@ -29,6 +41,21 @@ class Donation {
   }
 
  private:
+  // A plugin may let the result of a view lie in its operand's bytes: who reads the one reads the other.
+  void find_last_readers() {
+    last_reader_.assign(g_.values.size(), 0);
+    for (ir::NodeId n = static_cast<ir::NodeId>(g_.nodes.size()); n-- > 0;) {
+      const ir::Node& node = g_.nodes[n];
+      ir::NodeId last = n;
+      for (uint32_t r = 0; r < node.result_count && is_view(node.name); r++) {
+        ir::ValueId v = node.first_result + r;
+        last = std::max(last, is_output_[v] ? ir::kNone : last_reader_[v]);
+      }
+      for (const ir::Arg& arg : node.args)
+        ir::for_each_value(arg, [&](ir::ValueId v) { last_reader_[v] = std::max(last_reader_[v], last); });
+    }
+  }
+
   void give(ir::Output& out, bool from_operands) {
     const ir::Value& value = g_.values[out.value];
     if (out.donor != ir::kNone || value.kind != ir::ValueKind::kResult || !value.meta.is_dense()) return;

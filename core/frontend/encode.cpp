@@ -65,7 +65,7 @@ class Encoder {
 
   void integer(const OpArg& arg, int64_t v) {
     if (arg.type == ArgType::kScalar || arg.type == ArgType::kScalarList) {
-      if (!arg.is_static) return host_scalar(LAZYT_DTYPE_INT64, true, &v);
+      if (!arg.is_static && arg.default_int != v) return host_scalar(LAZYT_DTYPE_INT64, true, &v);
     } else if (arg.type == ArgType::kDType) {
       v = from_torch(static_cast<at::ScalarType>(v));
     }

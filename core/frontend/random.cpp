@@ -12,7 +12,7 @@ namespace {
 class Generator final : public c10::GeneratorImpl {
  public:
   explicit Generator(uint64_t seed = c10::default_rng_seed_val)
-      : GeneratorImpl(device(), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)), state_{seed, 0} {}
+      : GeneratorImpl(frontend::device(), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)), state_{seed, 0} {}
 
   void set_current_seed(uint64_t seed) override { state_ = {seed, 0}; }
   uint64_t current_seed() const override { return state_.seed; }

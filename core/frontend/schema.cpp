@@ -120,6 +120,7 @@ void fill(TorchOp& t) {
     arg.type = arg_type(a.type(), a.real_type());
     arg.written = writes(a);
     arg.out = a.is_out();
+    if (a.default_value() && a.default_value()->isInt()) arg.default_int = a.default_value()->toInt();
     mutates |= arg.written;
     t.has_out |= arg.out;
     if (arg.type == ArgType::kUnsupported) refuse("argument '" + arg.name + "' cannot be recorded");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,8 @@ struct OpArg {
   bool written = false;  // Tensor(a!): in-place or out=
   bool out = false;      // written and not read: an out= argument
   bool is_static = false;  // a Scalar whose value chooses kernel or shape: part of the signature
+  // A Scalar's default, if an integer (alpha=1): part of the signature as long as it is left alone.
+  std::optional<int64_t> default_int;
 };
 
 // How a token becomes nodes (lower.cpp).

@@ -39,7 +39,8 @@ class Program : public base::RefCounted {
   base::Status save(const std::string& path) const;
 
  private:
-  std::vector<uint8_t> identity() const;  // the bytes that hash() and same_program() look at, constants' data apart
+  // What hash() and same_program() look at; constants' data is in it by its hashes.
+  std::vector<uint8_t> identity() const;
 
   std::vector<uint64_t> words_;  // 8-byte aligned storage
 };

@@ -152,7 +152,7 @@ def header(ops: list[Op]) -> str:
         "#define LAZYT_OP_NONE ((lazyt_op_t)0) /* not in the opset: see the name */",
     ]
     lines += [f"#define {op.macro} ((lazyt_op_t){op.number}) /* {op.full_name} */" for op in ops]
-    lines += [f"#define LAZYT_OP_COUNT {max(op.number for op in ops) + 1}", "", "#endif /* LAZYT_OPS_H_ */", ""]
+    lines += [f"#define LAZYT_OP_COUNT {ops[-1].number + 1}", "", "#endif /* LAZYT_OPS_H_ */", ""]
     return "\n".join(lines)
 
 
@@ -167,15 +167,16 @@ def registry(ops: list[Op]) -> str:
         row = [
             c_string(op.name), c_string(op.overload), c_string(op.schema), op.number, op.version,
             f"Promote::{PROMOTE[op.promote]}", "true" if op.random else "false", len(op.arguments),
-            op.result_count, hex(op.mask(op.promote_args)), hex(op.mask(op.static_scalars)), hex(op.mask(axes)),
-            c_string(op.decomposition),
+            op.result_count, hex(op.mask(op.promote_args)), hex(op.mask(op.static_scalars)),
+            hex(op.mask(axes)), c_string(op.decomposition),
         ]  # fmt: skip
         lines.append("{" + ", ".join(str(item) for item in row) + "},")
     return "\n".join(lines) + "\n"
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a file is stale")
     arguments = parser.parse_args()
     try:
@@ -183,8 +184,9 @@ def main() -> int:
     except BadTable as error:
         print(f"abi/ops.toml: {error}", file=sys.stderr)
         return 1
+    files = {"abi/include/lazyt/ops.h": header(ops), "core/ir/ops_generated.inc": registry(ops)}
     stale = []
-    for name, text in {"abi/include/lazyt/ops.h": header(ops), "core/ir/ops_generated.inc": registry(ops)}.items():
+    for name, text in files.items():
         path = ROOT / name
         if path.exists() and path.read_text(encoding="utf-8") == text:
             continue

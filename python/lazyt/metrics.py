@@ -89,7 +89,9 @@ def explanation() -> str:
     lines += [f"  {v:>8} x {_REASONS.get(n, n)}" for n, v in sorted(cuts.items(), key=lambda i: -i[1])]
     compiled, cached = values.get("UncachedCompile", 0), values.get("CachedCompile", 0)
     _, seconds, _ = _C.metric("CompileTime")
-    lines.append(f"{compiled} programs were compiled ({seconds:.3f} s), {cached} launches used one that was there.")
+    lines.append(
+        f"{compiled} programs were compiled ({seconds:.3f} s), {cached} launches used one that was there."
+    )
     host = fallbacks()
     lines.append(f"{len(host)} operators ran on the host{':' if host else '.'}")
     lines += [f"  {v:>8} x {n}" for n, v in sorted(host.items(), key=lambda i: -i[1])]

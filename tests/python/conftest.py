@@ -1,0 +1,57 @@
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+lazyt = pytest.importorskip("lazyt")
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "examples"))
+
+
+@pytest.fixture(autouse=True)
+def nothing_pending():
+    """Each test begins with no trace, no counters and the default policy."""
+    lazyt.wait_device_ops()
+    lazyt.set_fallback("allow")
+    lazyt.metrics.reset()
+    torch.manual_seed(0)
+    yield
+    lazyt.set_fallback("allow")
+
+
+@pytest.fixture
+def run_python():
+    """Runs a program in a process of its own; its output. Environment variables by name."""
+
+    def run(program: str, fails: bool = False, **env: str) -> str:
+        process = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(program)],
+            env={**os.environ, **env},
+            capture_output=True,
+            text=True,
+            timeout=100,
+            cwd=ROOT,
+        )
+        output = process.stdout + process.stderr
+        assert (process.returncode != 0) == fails, output
+        assert process.returncode >= 0, f"died of signal {-process.returncode}: {output}"
+        return output
+
+    return run
+
+
+@pytest.fixture
+def both():
+    """Runs a function on the CPU and on lazyt; both results, on the CPU."""
+
+    def run(function, *inputs):
+        eager = function(*[i.clone() for i in inputs])
+        lazy = function(*[i.to("lazyt") for i in inputs])
+        return eager, lazyt.to_eager(lazy)
+
+    return run

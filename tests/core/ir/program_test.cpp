@@ -23,6 +23,7 @@ std::vector<uint8_t> read_file(const fs::path& path) {
   return {std::istreambuf_iterator<char>(f), {}};
 }
 void write_file(const fs::path& path, const std::vector<uint8_t>& bytes) {
+  fs::remove(path);  // truncating a file in place makes some file systems flush it
   std::ofstream(path, std::ios::binary).write(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }
 

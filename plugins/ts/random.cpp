@@ -5,6 +5,7 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <numbers>
 
@@ -22,41 +23,54 @@ struct Stream {
   uint64_t offset;
 };
 
-// Words 4 * j .. 4 * j + 3 of out belong to counter + j. Ten rounds over arrays, as structure of
-// arrays, so that each statement is one vector instruction.
-#if defined(__x86_64__) && defined(__GNUC__)
-__attribute__((target_clones("avx512f", "avx2", "default"), optimize("O3")))
+// One copy for each vector width, chosen by the dynamic linker: the wheel runs on any x86-64.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define LAZYT_TS_VECTORISED __attribute__((target_clones("avx512f", "avx2", "default"), optimize("O3")))
+#else
+#define LAZYT_TS_VECTORISED
 #endif
-void philox_block(uint64_t seed, uint64_t counter, uint64_t counter_high, uint32_t* out) {
-  uint32_t c0[kCounters], c1[kCounters], c2[kCounters], c3[kCounters];
+
+// Words 4 * j .. 4 * j + 3 of out belong to counter + j. The rounds are unrolled, so that the loop over
+// counters is the innermost one and its state stays in vector registers.
+LAZYT_TS_VECTORISED void philox_block(uint64_t seed, uint64_t counter, uint64_t counter_high, uint32_t* out) {
+  uint32_t lanes[4][kCounters];
+  const uint32_t high0 = static_cast<uint32_t>(counter_high), high1 = static_cast<uint32_t>(counter_high >> 32);
   for (int j = 0; j < kCounters; ++j) {
-    uint64_t c = counter + j;
-    c0[j] = static_cast<uint32_t>(c);
-    c1[j] = static_cast<uint32_t>(c >> 32);
-    c2[j] = static_cast<uint32_t>(counter_high);
-    c3[j] = static_cast<uint32_t>(counter_high >> 32);
-  }
-  uint32_t k0 = static_cast<uint32_t>(seed), k1 = static_cast<uint32_t>(seed >> 32);
-  for (int round = 0; round < 10; ++round) {
-    for (int j = 0; j < kCounters; ++j) {
-      uint64_t p0 = static_cast<uint64_t>(c0[j]) * 0xD2511F53u;
-      uint64_t p1 = static_cast<uint64_t>(c2[j]) * 0xCD9E8D57u;
-      uint32_t n0 = static_cast<uint32_t>(p1 >> 32) ^ c1[j] ^ k0;
-      uint32_t n2 = static_cast<uint32_t>(p0 >> 32) ^ c3[j] ^ k1;
-      c0[j] = n0;
-      c1[j] = static_cast<uint32_t>(p1);
-      c2[j] = n2;
-      c3[j] = static_cast<uint32_t>(p0);
+    const uint64_t c = counter + static_cast<uint64_t>(j);
+    uint32_t c0 = static_cast<uint32_t>(c), c1 = static_cast<uint32_t>(c >> 32), c2 = high0, c3 = high1;
+    uint32_t k0 = static_cast<uint32_t>(seed), k1 = static_cast<uint32_t>(seed >> 32);
+#pragma GCC unroll 10
+    for (int round = 0; round < 10; ++round) {
+      const uint64_t p0 = static_cast<uint64_t>(c0) * 0xD2511F53u;
+      const uint64_t p1 = static_cast<uint64_t>(c2) * 0xCD9E8D57u;
+      c0 = static_cast<uint32_t>(p1 >> 32) ^ c1 ^ k0;
+      c2 = static_cast<uint32_t>(p0 >> 32) ^ c3 ^ k1;
+      c1 = static_cast<uint32_t>(p1);
+      c3 = static_cast<uint32_t>(p0);
+      k0 += 0x9E3779B9u;
+      k1 += 0xBB67AE85u;
     }
-    k0 += 0x9E3779B9u;
-    k1 += 0xBB67AE85u;
+    lanes[0][j] = c0;
+    lanes[1][j] = c1;
+    lanes[2][j] = c2;
+    lanes[3][j] = c3;
   }
   for (int j = 0; j < kCounters; ++j) {
-    out[4 * j] = c0[j];
-    out[4 * j + 1] = c1[j];
-    out[4 * j + 2] = c2[j];
-    out[4 * j + 3] = c3[j];
+    for (int lane = 0; lane < 4; ++lane) out[4 * j + lane] = lanes[lane][j];
   }
+}
+
+// Dropout of one run, for the dtype that matters. Without a branch: which lanes are kept is noise, which
+// no predictor learns.
+LAZYT_TS_VECTORISED void drop_floats(const float* __restrict__ in, const uint32_t* __restrict__ words,
+                                     uint32_t threshold, float scale, int64_t count, float* __restrict__ out,
+                                     uint8_t* __restrict__ kept) {
+  uint32_t keep[kWords];
+  for (int64_t i = 0; i < count; ++i) keep[i] = (words[i] >> 8) >= threshold ? 1 : 0;
+  for (int64_t i = 0; i < count; ++i) {
+    out[i] = std::bit_cast<float>(std::bit_cast<uint32_t>(in[i] * scale) & (0u - keep[i]));
+  }
+  for (int64_t i = 0; i < count; ++i) kept[i] = static_cast<uint8_t>(keep[i]);
 }
 
 // Calls body(first element, count, words) for runs of elements, `per_element` words each, in parallel.
@@ -154,13 +168,17 @@ void random_dropout(torch::jit::Stack& stack) {
   at::Tensor mask = at::empty(input.sizes(), input.options().dtype(at::kBool));
   // u >= p for u = k * 2^-24 is a comparison of integers.
   const uint32_t threshold = static_cast<uint32_t>(std::ceil(static_cast<double>(static_cast<float>(p)) * 0x1p24));
-  bool* kept = mask.mutable_data_ptr<bool>();
+  auto* kept = static_cast<uint8_t*>(mask.mutable_data_ptr());  // bool: one byte, 0 or 1
   for_floating(input.scalar_type(), "lazyt::dropout", [&](auto tag) {
     using T = decltype(tag);
     const T* in = input.const_data_ptr<T>();
     T* out = output.mutable_data_ptr<T>();
     const Math<T> scale = p < 1 ? Math<T>(1) / (Math<T>(1) - static_cast<Math<T>>(p)) : Math<T>(0);
     for_each_run(input.numel(), 1, stream, [=](int64_t first, int64_t count, const uint32_t* words) {
+      if constexpr (std::is_same_v<T, float>) {
+        drop_floats(in + first, words, threshold, scale, count, out + first, kept + first);
+        return;
+      }
       for (int64_t i = 0; i < count; ++i) {
         bool keep = (words[i] >> 8) >= threshold;
         kept[first + i] = keep;

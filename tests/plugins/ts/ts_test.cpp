@@ -1,6 +1,7 @@
 // The ts plugin through the C ABI: programs written as text, bytes in, bytes out.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <chrono>
 #include <cmath>
@@ -492,13 +493,14 @@ TEST(TsRandom, DropoutKeepsTheShareThatItSays) {
   // Offset counts groups of four elements.
   auto shifted = run(5, 101);
   EXPECT_TRUE(std::equal(shifted[1].begin(), shifted[1].end() - 4, out[1].begin() + 4));
-  auto begin = std::chrono::steady_clock::now();
   Buffer a = e.output_buffer(0), b = e.output_buffer(1);
-  for (int i = 0; i < 20; ++i) {
+  double best = 1e9;  // of many turns: the machine may be busy
+  for (int i = 0; i < 50; ++i) {
+    auto begin = std::chrono::steady_clock::now();
     ASSERT_TRUE(e.execute({in(x), scalar(int64_t{5}), scalar(int64_t{i})}, {a.handle, b.handle}).ok());
+    best = std::min(best, std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
   }
-  std::printf("dropout 64x9216: %.3f ms\n",
-              std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count() / 20);
+  std::printf("dropout 64x9216: %.3f ms\n", best);
 }
 
 TEST(TsRandom, NormalAndBernoulliHaveTheirMoments) {

@@ -29,6 +29,8 @@
  *  PRG-7  Random operators take (seed, offset) as host scalars of dtype INT64; element i is
  *         given by Philox 4x32-10, key = seed, counter = (offset + i / 4, 0), lane i % 4, where
  *         seed and counter are 64-bit, low word first.
+ *         Draws of dtype f64 and i64 take two lanes an element (i / 2, lanes 2 * (i % 2) and the
+ *         next, low word first). ops.toml says how each operator uses the words.
  *  PRG-8  An output may name a donor input: if execute marks that input as donated, the output's
  *         buffer is the input's buffer.
  *
@@ -149,7 +151,7 @@ typedef struct lazyt_constant_t {
   uint32_t value;
   uint32_t reserved;
   lazyt_text_t file; /* empty = in the data table */
-  uint64_t offset;
+  uint64_t offset;   /* from the first byte of the data table, or of the file */
   uint64_t size;
   uint8_t hash[16]; /* XXH3-128 of the bytes, canonical order */
 } lazyt_constant_t;

@@ -21,7 +21,8 @@ base::Status dead_code(ir::Graph& graph);
 base::Status common_subexpressions(ir::Graph& graph);
 
 // Names donors (PRG-8): an output takes over an input that lies the same, may be donated, and has no
-// reader after the output's producer (readers of its views count). Marks results that nobody reads after the program as may_overwrite.
+// reader after the output's producer (readers of its views count). Marks results that nobody reads
+// after the program as may_overwrite.
 base::Status donation(ir::Graph& graph);
 
 }  // namespace lazyt::passes

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 namespace lazyt::trace {
 namespace {
@@ -58,8 +59,12 @@ class Chain {
   Dims dims;  // after the last step
 
   void reshape(Dims to) {
+    if (!steps.empty() && steps.back().kind == Step::kReshape) {  // one reshape for two
+      steps.pop_back();
+      dims = before_reshape_;
+    }
     if (to == dims) return;
-    dims = to;
+    before_reshape_ = std::exchange(dims, to);
     steps.push_back({Step::kReshape, std::move(to), {}});
   }
   void permute(Dims order) {
@@ -82,6 +87,9 @@ class Chain {
     if (natural.strides != base::contiguous_strides(natural.dims) && !natural.is_contiguous()) permute(full);
     reshape({base::numel(dims)});
   }
+
+ private:
+  Dims before_reshape_;
 };
 
 // How to get from a dense tensor of `natural` geometry to `view`. Expanded dims come last, so that a

@@ -138,9 +138,9 @@ class Executable {
     return Buffer(meta.size_bytes);
   }
 
-  // The event's status.
-  base::Status execute(const std::vector<lazyt_execute_input_t>& inputs, const std::vector<lazyt_buffer_t*>& outputs,
-                       lazyt_events_t waits = {}) const {
+  // The event, or null when execute itself failed.
+  lazyt_event_t* launch(const std::vector<lazyt_execute_input_t>& inputs, const std::vector<lazyt_buffer_t*>& outputs,
+                        lazyt_events_t waits = {}) const {
     lazyt_execute_args_t args{};
     args.struct_size = sizeof args;
     args.inputs = inputs.data();
@@ -150,8 +150,14 @@ class Executable {
     args.output_count = outputs.size();
     args.waits = waits;
     lazyt_event_t* event = nullptr;
-    lazyt_status_t* failed = table().executable->execute(handle_, &args, &event);
-    if (failed) return loader::take_status(failed);
+    expect_ok(table().executable->execute(handle_, &args, &event));
+    return event;
+  }
+
+  // The event's status.
+  base::Status execute(const std::vector<lazyt_execute_input_t>& inputs, const std::vector<lazyt_buffer_t*>& outputs,
+                       lazyt_events_t waits = {}) const {
+    lazyt_event_t* event = launch(inputs, outputs, waits);
     base::Status status = loader::take_status(table().event->wait(event, LAZYT_WAIT_FOREVER));
     table().event->release(event);
     return status;
@@ -393,16 +399,29 @@ TEST(Ts, ReportsExhaustedMemory) {
   EXPECT_EQ(static_cast<int>(status.code()), LAZYT_CODE_RESOURCE_EXHAUSTED) << status.to_string();
 }
 
-TEST(Ts, PoisonsByWaits) {
+TEST(Ts, PoisonsWhatWaitsForAnError) {
   Executable bad("program(%0: i64[1]) {\n"
                  "  const %1: f32[2] = hex(0000803f00000040)\n"
                  "  %2 = aten::index_select(%1, 0, %0) : f32[1]\n"
                  "  return %2\n}\n");
-  Buffer index(bytes_of<int64_t>({7}));
-  Buffer out = bad.output_buffer(0);
-  base::Status status = bad.execute({in(index)}, {out.handle});
-  EXPECT_FALSE(status.ok());
+  Buffer index(bytes_of<int64_t>({7})), out = bad.output_buffer(0);
+  lazyt_event_t* failed = bad.launch({in(index)}, {out.handle});
+  ASSERT_NE(failed, nullptr);
+  uint32_t ready = 0;
+  expect_ok(table().event->ready(failed, &ready));
+  EXPECT_EQ(ready, 1u);
+
+  Executable good("program(%0: f32[1]) {\n  %1 = aten::neg(%0) : f32[1]\n  return %1\n}\n");
+  Buffer x(bytes_of<float>({1})), y(bytes_of<float>({5}));
+  base::Status status = good.execute({in(x)}, {y.handle}, {&failed, 1});
   EXPECT_NE(status.to_string().find("index out of range"), std::string::npos) << status.to_string();
+  EXPECT_EQ(floats(y.read()), (Floats{5}));
+  // The same for buffers (BUF-6).
+  float byte = 9;
+  status = loader::take_status(table().buffer->to_host(x.handle, 0, &byte, 4, {&failed, 1}, nullptr));
+  EXPECT_FALSE(status.ok());
+  EXPECT_EQ(byte, 9);
+  table().event->release(failed);
 }
 
 TEST(Ts, RunsDeepChains) {

@@ -162,7 +162,7 @@ void encode(const TorchOp& op, c10::ArrayRef<c10::IValue> args, Call& call) {
   call.clear(&op.op);
   Encoder encoder(op, call);
   encoder.run(args);
-  if (op.op.random) seed_and_offset(call, draw(encoder.generator(), (encoder.numel() + 3) / 4));
+  if (op.op.random) seed_and_offset(call, draw(encoder.generator(), (encoder.numel() + 1) / 2));
 }
 
 void encode_again(const TorchOp& op, c10::ArrayRef<c10::IValue> args, Call& call) {

@@ -14,7 +14,7 @@ struct RandomState {
 };
 
 // Takes `counters` of them from the generator (the default one if not given): a random operator with n
-// elements takes ceil(n / 4).
+// elements takes ceil(n / 2), enough for elements of two words each.
 RandomState draw(const std::optional<at::Generator>& generator, uint64_t counters);
 
 const at::Generator& default_generator();

@@ -15,34 +15,41 @@
 namespace lazyt::frontend {
 namespace {
 
-// Hands out addresses that nobody can read: one range, cut into powers of two, reused last-in first-out.
-class AddressSpace {
+constexpr int kMinOrder = 9;  // addresses are cut into powers of two from 512 bytes on
+constexpr int kOrders = 41;
+
+int order_of(size_t bytes) {
+  return std::max(kMinOrder, static_cast<int>(std::bit_width(std::max<size_t>(bytes, 1) - 1)));
+}
+
+// Lazy states, each with an address that nobody can read, by size class. A state that is freed is the next
+// one to be taken, so tensors that come and go cost no allocation. Shared by all threads.
+class StatePool {
  public:
-  void* take(size_t bytes) {
-    int order = order_of(bytes);
+  trace::Storage* take(int order) {
     std::lock_guard lock(mutex_);
     auto& free = free_[order];
     if (!free.empty()) {
-      void* address = free.back();
+      trace::Storage* state = free.back();
       free.pop_back();
-      return address;
+      return state;
     }
     if (!base_) reserve();
     size_t size = size_t{1} << order;
-    TORCH_CHECK_WITH(OutOfMemoryError, next_ + size <= kRange, "lazyt: out of addresses for ", bytes,
+    TORCH_CHECK_WITH(OutOfMemoryError, next_ + size <= kRange, "lazyt: out of addresses for ", size,
                      " bytes; free some tensors of the device");
-    void* address = base_ + next_;
+    auto* state = new trace::Storage;
+    state->address = base_ + next_;
     next_ += size;
-    return address;
+    return state;
   }
-  void give_back(void* address, size_t bytes) {
+  void give_back(trace::Storage* state, int order) {
     std::lock_guard lock(mutex_);
-    free_[order_of(bytes)].push_back(address);
+    free_[order].push_back(state);
   }
 
  private:
   static constexpr size_t kRange = size_t{1} << 40;  // 1 TiB; more fails under ThreadSanitizer
-  static int order_of(size_t bytes) { return std::max(9, static_cast<int>(std::bit_width(std::max<size_t>(bytes, 1) - 1))); }
   void reserve() {
     void* p = mmap(nullptr, kRange, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     TORCH_CHECK(p != MAP_FAILED, "lazyt: cannot reserve addresses: ", std::strerror(errno),
@@ -52,12 +59,39 @@ class AddressSpace {
   std::mutex mutex_;
   char* base_ = nullptr;
   size_t next_ = 0;
-  std::array<std::vector<void*>, 64> free_;
+  std::array<std::vector<trace::Storage*>, kOrders> free_;
 };
 
-AddressSpace& addresses() {
-  static AddressSpace* space = new AddressSpace;  // tensors may die after static destructors ran
-  return *space;
+StatePool& pool() {
+  static auto* p = new StatePool;  // tensors may die after static destructors ran
+  return *p;
+}
+
+// A few states of small tensors kept by each thread: taking and giving them back needs no lock.
+struct ThreadPool {
+  static constexpr size_t kKeep = 256;
+  std::vector<trace::Storage*> small;  // of order kMinOrder
+  ~ThreadPool() {
+    for (trace::Storage* s : small) pool().give_back(s, kMinOrder);
+    gone = true;
+  }
+  static thread_local bool gone;
+};
+thread_local bool ThreadPool::gone = false;
+thread_local ThreadPool thread_pool;
+
+trace::Storage* take_state(size_t bytes) {
+  int order = order_of(bytes);
+  TORCH_CHECK_WITH(OutOfMemoryError, order < kOrders, "lazyt: a storage of ", bytes, " bytes is larger than the device's addresses");
+  trace::Storage* state;
+  if (C10_LIKELY(order == kMinOrder && !ThreadPool::gone && !thread_pool.small.empty())) {
+    state = thread_pool.small.back();
+    thread_pool.small.pop_back();
+  } else {
+    state = pool().take(order);
+  }
+  state->size_bytes = bytes;
+  return state;
 }
 
 void delete_state(void* context) {
@@ -66,21 +100,23 @@ void delete_state(void* context) {
   {
     trace::Recorder& recorder = trace::Session::get().recorder;
     std::lock_guard lock(recorder.mutex());
-    last = state->data;
     recorder.forget(*state);
+    std::swap(last, state->data);
+    state->epoch = 0;
   }
-  addresses().give_back(state->address, state->size_bytes);
   static base::Counter& destroyed = base::counter("DestroyLtcTensor");
   destroyed.add();
-  delete state;
+  int order = order_of(state->size_bytes);
+  if (C10_LIKELY(order == kMinOrder && !ThreadPool::gone && thread_pool.small.size() < ThreadPool::kKeep))
+    thread_pool.small.push_back(state);
+  else
+    pool().give_back(state, order);
 }
 
 class Allocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t n) override {
-    auto* state = new trace::Storage;
-    state->size_bytes = n;
-    state->address = addresses().take(n);
+    trace::Storage* state = take_state(n);
     static base::Counter& created = base::counter("CreateLtcTensor");
     created.add();
     return {state->address, state, &delete_state, device()};

@@ -66,10 +66,7 @@ void Recorder::set_data(Storage& s, base::Ref<exec::Data> data) {
   s.data = std::move(data);
 }
 
-void Recorder::forget(Storage& s) {
-  unlink(s);
-  s.data = nullptr;
-}
+void Recorder::forget(Storage& s) { unlink(s); }
 
 // Fills call.roles as this trace sees its operands now, and tags storages met for the first time.
 // Returns true if all were known (nothing to undo).

@@ -65,7 +65,7 @@ class Recorder {
   uint32_t fresh_count() const { return fresh_count_; }  // results that are new tensors
   void bind(Storage& storage, uint32_t slot);
 
-  // The storage takes bytes from outside the trace, or goes away.
+  // The storage takes bytes from outside the trace; or goes away, and with it its pending value.
   void set_data(Storage& storage, base::Ref<exec::Data> data);
   void forget(Storage& storage);
 

@@ -5,10 +5,9 @@ import sys
 import time
 from pathlib import Path
 
+import lazyt
 import torch
 import torch.nn.functional as F
-
-import lazyt
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
 import common

@@ -7,10 +7,9 @@ import time
 os.environ["LAZYT_BACKEND"] = "null"
 
 import common  # noqa: E402
+import lazyt  # noqa: E402
 import torch  # noqa: E402
 from torch import nn  # noqa: E402
-
-import lazyt  # noqa: E402
 
 
 def pointwise(nodes: int):

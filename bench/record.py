@@ -5,9 +5,8 @@ import time
 from collections.abc import Callable
 
 import common
-import torch
-
 import lazyt
+import torch
 
 DEVICES = {"eager": "cpu", "upstream": "lazy", "lazyt": "lazyt"}
 Setup = Callable[[str], Callable[[], object]]

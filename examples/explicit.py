@@ -1,8 +1,7 @@
 """Explicitly lazy: move in, compute, move out. A result is computed once and kept."""
 
-import torch
-
 import lazyt
+import torch
 
 
 def run() -> tuple[torch.Tensor, int, int, str]:

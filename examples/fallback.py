@@ -1,8 +1,7 @@
 """An operator that the backend lacks runs on the host: right, counted, and forbidden where one wants that."""
 
-import torch
-
 import lazyt
+import torch
 
 
 def singular_values(matrix: torch.Tensor) -> torch.Tensor:

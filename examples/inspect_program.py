@@ -1,8 +1,7 @@
 """Look inside: the pending program of a tensor, with shapes and source lines, and as Python calls."""
 
-import torch
-
 import lazyt
+import torch
 
 
 def pending() -> torch.Tensor:

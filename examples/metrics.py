@@ -1,10 +1,9 @@
 """What happened while training: counters and timers, by the names that users of torch._lazy know."""
 
+import lazyt
 import mnist
 import torch
 from torch.utils.data import DataLoader, Subset
-
-import lazyt
 
 
 def train(batches: int = 8) -> dict[str, int]:

@@ -9,13 +9,12 @@ import gzip
 import time
 from pathlib import Path
 
+import lazyt
 import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.optim.lr_scheduler import StepLR
 from torch.utils.data import DataLoader, TensorDataset
-
-import lazyt
 
 
 class Net(nn.Module):

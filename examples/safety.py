@@ -2,9 +2,8 @@
 
 import warnings
 
-import torch
-
 import lazyt  # noqa: F401
+import torch
 
 
 def add_two_maybe(t: torch.Tensor, maybe: torch.Tensor) -> torch.Tensor:

@@ -3,10 +3,9 @@
 import time
 from dataclasses import dataclass
 
+import lazyt
 import torch
 from torch import nn
-
-import lazyt
 
 
 @dataclass

@@ -35,7 +35,13 @@ bool is_internal(PyCodeObject* code) {
   auto it = known->find(code);
   if (it != known->end()) return it->second;
   const char* file = PyUnicode_AsUTF8(code->co_filename);
-  bool internal = !file || file[0] == '<';
+  // "<string>", "<stdin>" and cells of notebooks are the user's; "<frozen ...>" and generated code are not.
+  auto typed_in = [&] {
+    for (const char* name : {"<string>", "<stdin>", "<ipython-input"})
+      if (std::string_view(file).starts_with(name)) return true;
+    return false;
+  };
+  bool internal = !file || (file[0] == '<' && !typed_in());
   for (size_t at = 0; !internal && skipped_folders && at < skipped_folders->size();) {
     size_t end = skipped_folders->find('\n', at);
     internal = std::string_view(file).starts_with(std::string_view(*skipped_folders).substr(at, end - at));
@@ -181,7 +187,7 @@ PYBIND11_MODULE(_C, m) {
         py::arg("reason") = "MarkStep", release());
   m.def("wait", [] { check(session().wait()); }, release());
   m.def("shutdown", [] { session().shutdown(); }, release());
-  m.def("mark_forked", [] { session().mark_forked(); });
+  m.def("mark_forked", [] { return session().mark_forked(); });
 
   m.def("graph", [](std::optional<at::Tensor> t) { return ir::print(pending(t)); }, py::arg("tensor") = py::none());
   m.def("nodes", &nodes, py::arg("tensor") = py::none());

@@ -38,6 +38,16 @@ void Data::fulfil(Filling filling) {
   filled_cv_.notify_all();
 }
 
+base::Status Data::move_to(const base::Ref<loader::Device>& device) {
+  std::vector<uint8_t> bytes(size_bytes);
+  LAZYT_RETURN_IF_ERROR(read(bytes.data()));
+  LAZYT_ASSIGN_OR_RETURN(auto buffer, loader::Buffer::from_host(device, bytes.data(), size_bytes));
+  std::lock_guard lock(mutex_);
+  filling_ = Filling{std::move(buffer), nullptr, false, nullptr};
+  readers_.clear();  // they read the old buffer
+  return {};
+}
+
 void Data::poison(base::Status error) {
   {
     std::lock_guard lock(mutex_);

@@ -56,6 +56,9 @@ class Data : public base::RefCounted {
   base::Status read(void* dst) const;
   base::Status read(uint64_t offset, void* dst, uint64_t size) const;
 
+  // Moves the bytes to another device, through the host; waits for them. [executor]
+  base::Status move_to(const base::Ref<loader::Device>& device);
+
   // Unfinished work that reads the bytes: who overwrites them must wait for it. [executor]
   void add_reader(base::Ref<loader::Event> event);
   std::vector<base::Ref<loader::Event>> readers() const;

@@ -134,10 +134,8 @@ class Launch {
         if (event && event->ready()) status = data->wait();
       }
       if (!status.ok()) return status.with_note(plan_.name, fmt::format("input {} has this error", i));
-      if (data->buffer()->device != plan_.device)
-        return base::invalid_argument(
-            fmt::format("{}: input {} lies on '{}', the program runs on '{}'; copy it there", plan_.name, i,
-                        data->buffer()->device->info.name, plan_.device->info.name));
+      if (data->buffer()->device != plan_.device)  // made before the backend was changed
+        LAZYT_RETURN_IF_ERROR(data->move_to(plan_.device));
     }
     return {};
   }

@@ -90,7 +90,9 @@ void initialize() {
     register_device();
     register_views();
     register_copies();
+    register_rnn();
     register_tracer();
+    register_autocast();
     register_host_runner();
   });
 }

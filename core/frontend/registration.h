@@ -10,7 +10,9 @@ void initialize();
 void register_device();     // device.cpp: guard, hooks, allocator
 void register_views();      // views.cpp: empty, views, resize, set_
 void register_copies();     // copy.cpp: copies between devices, item
+void register_rnn();        // rnn.cpp: fused LSTM and GRU cells
 void register_tracer();     // registration.cpp: the boxed kernel for everything else
+void register_autocast();   // autocast.cpp: which operators cast
 void register_host_runner();  // host_runner.cpp: islands
 
 }  // namespace lazyt::frontend

@@ -111,7 +111,8 @@ void fill(TorchOp& t) {
     if (t.recordable) t.why_not = std::move(why);
     t.recordable = false;
   };
-  if (t.handle.hasTag(at::Tag::data_dependent_output) || t.handle.hasTag(at::Tag::dynamic_output_shape))
+  t.masks_on_host = op.name == "aten::index" && op.overload == "Tensor";
+  if (!t.masks_on_host && (t.handle.hasTag(at::Tag::data_dependent_output) || t.handle.hasTag(at::Tag::dynamic_output_shape)))
     refuse("its result depends on data");
   bool mutates = false;
   for (const c10::Argument& a : schema.arguments()) {

@@ -17,6 +17,7 @@ struct TorchOp {
   bool recordable = false;  // else every call runs on the host
   std::string why_not;      // recordable is false: the reason
   bool has_out = false;
+  bool masks_on_host = false;  // a call with a mask among its indices has a shape that depends on data
   // One entry per return: index of the argument it is, or -1 for a fresh tensor, -2 for a fresh list.
   std::vector<int> returns;
 };

@@ -1,8 +1,11 @@
 #include "frontend/shapes.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
+#include <ATen/ops/zeros.h>
 
+#include <functional>
 #include <mutex>
 
 #include "base/hash.h"
@@ -64,6 +67,38 @@ void collect(std::vector<at::Tensor>& out, const c10::IValue& v) {
   else for (const auto& e : v.toListRef()) out.push_back(e.isNone() ? at::Tensor() : e.toTensor());
 }
 
+// Meta kernels that are written in Python word errors in their own way: what eager says is what users know.
+// Zeros of the operands' shapes are enough to hear it, where they are not large.
+void raise_eagers_error(const TorchOp& op, c10::ArrayRef<c10::IValue> args) {
+  constexpr int64_t kMost = 1 << 22;
+  int64_t elements = 0;
+  std::function<c10::IValue(const c10::IValue&)> to_cpu = [&](const c10::IValue& v) -> c10::IValue {
+    auto zeros = [&](const at::Tensor& t) {
+      if (!t.defined() || !is_lazy(t)) return t;
+      elements += t.numel();
+      return elements > kMost ? at::Tensor() : at::zeros(t.sizes(), t.options().device(at::kCPU));
+    };
+    if (v.isTensor()) return zeros(v.toTensor());
+    if (v.isTensorList()) {
+      c10::List<at::Tensor> out;
+      for (const auto& e : v.toListRef()) out.push_back(zeros(e.toTensor()));
+      return out;
+    }
+    if (v.isOptionalTensorList()) {
+      c10::List<std::optional<at::Tensor>> out;
+      for (const auto& e : v.toListRef())
+        out.push_back(e.isNone() ? std::nullopt : std::optional<at::Tensor>(zeros(e.toTensor())));
+      return out;
+    }
+    if (v.isDevice()) return c10::Device(at::kCPU);
+    if (v.isGenerator()) return {};
+    return v;
+  };
+  torch::jit::Stack stack;
+  for (const auto& a : args) stack.push_back(to_cpu(a));
+  if (elements <= kMost) op.handle.callBoxed(stack);
+}
+
 ShapeResult compute(const TorchOp& op, c10::ArrayRef<c10::IValue> args) {
   at::AutoDispatchBelowADInplaceOrView below_autograd;
   ShapeResult r;
@@ -75,11 +110,20 @@ ShapeResult compute(const TorchOp& op, c10::ArrayRef<c10::IValue> args) {
   } catch (const c10::NotImplementedError&) {
     r.known = false;
     return r;
+  } catch (...) {
+    raise_eagers_error(op, args);
+    throw;
   }
   std::vector<at::Tensor> fresh;
   for (size_t i = 0; i < op.returns.size(); i++)
     if (op.returns[i] < 0) collect(fresh, stack[i]);
   r.fresh = static_cast<uint32_t>(fresh.size());
+  // The meta kernel answers row-major for every layout; CPU and GPU kernels keep the input's.
+  if (op.op.name == "aten::convolution" && inputs[0].toTensor().dim() == fresh[0].dim()) {
+    auto format = inputs[0].toTensor().suggest_memory_format();
+    if (format == at::MemoryFormat::Contiguous) format = inputs[1].toTensor().suggest_memory_format();
+    fresh[0] = at::empty(fresh[0].sizes(), fresh[0].options().memory_format(format));
+  }
   for (const at::Tensor& t : fresh) put(r.metas, t);
 
   // What goes into the written tensors: the functional results, or what the tensors are.

@@ -1,5 +1,6 @@
 #include "frontend/tracer.h"
 
+#include <c10/core/AutogradState.h>
 
 #include "base/env.h"
 #include "frontend/dtype.h"
@@ -64,7 +65,23 @@ void push_results(const TorchOp& op, torch::jit::Stack* stack, std::vector<at::T
   for (auto& v : results) stack->push_back(std::move(v));
 }
 
+bool has_mask(c10::ArrayRef<c10::IValue> args) {
+  for (const c10::IValue& arg : args) {
+    if (!arg.isList() || arg.isIntList()) continue;
+    for (const c10::IValue& e : arg.toListRef())
+      if (e.isTensor() && (e.toTensor().scalar_type() == at::kBool || e.toTensor().scalar_type() == at::kByte)) return true;
+  }
+  return false;
+}
+
+// Backward then records on the thread that calls it: cheaper, and errors know the user's line.
+void backward_on_callers_thread() {
+  thread_local const bool once = (c10::AutogradState::get_tls_state().set_multithreading_enabled(false), true);
+  (void)once;
+}
+
 void record_call(TorchOp& op, torch::jit::Stack* stack) {
+  backward_on_callers_thread();
   thread_local trace::Call call;
   thread_local std::vector<at::Tensor> fresh;
   trace::Session& session = trace::Session::get();
@@ -105,8 +122,10 @@ void record_call(TorchOp& op, torch::jit::Stack* stack) {
 void set_source_hook(SourceHook hook) { source_hook = hook; }
 
 void trace_call(TorchOp& op, torch::jit::Stack* stack) {
-  if (op.recordable) return record_call(op, stack);
-  call_on_host(op, stack, op.why_not);
+  if (!op.recordable) return call_on_host(op, stack, op.why_not);
+  if (C10_UNLIKELY(op.masks_on_host) && has_mask(torch::jit::last(*stack, op.op.args.size())))
+    return call_on_host(op, stack, "its result depends on data");
+  record_call(op, stack);
 }
 
 }  // namespace lazyt::frontend

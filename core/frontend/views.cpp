@@ -19,7 +19,8 @@ namespace lazyt::frontend {
 namespace {
 
 at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, std::optional<at::ScalarType> dtype,
-                         std::optional<at::Layout> layout, std::optional<at::Device>, std::optional<bool>) {
+                         std::optional<at::Layout> layout, std::optional<at::Device> d, std::optional<bool>) {
+  TORCH_CHECK(!d || d->index() <= 0, "lazyt: there is no device ", *d, "; there is one, lazyt:0");
   TORCH_CHECK_NOT_IMPLEMENTED(!layout || *layout == at::kStrided, "lazyt: tensors of layout ", *layout,
                               " cannot live on the lazyt device; keep them on the CPU or call .to_dense() first");
   at::detail::check_size_nonnegative(size);
@@ -80,6 +81,13 @@ at::Tensor& set_nothing(at::Tensor& self) {
   return set_storage(self, std::move(fresh), 0, {0}, {});
 }
 
+// Whether `x.data = y` and Module.to may put y's storage into x: on the device and to or from the CPU, as eager
+// does between CPU and CUDA. Without it a module that moves gets new parameters: ties and optimizers lose theirs.
+bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& from) {
+  auto plain = [](const at::Tensor& t) { return t.layout() == at::kStrided && (is_lazy(t) || t.device().is_cpu()); };
+  return plain(self) && plain(from) && !self.is_quantized() && !from.is_quantized();
+}
+
 }  // namespace
 
 void register_views() {
@@ -99,6 +107,9 @@ void register_views() {
   library.impl("set_.source_Storage", TORCH_FN(set_whole_storage));
   library.impl("set_.source_Tensor", TORCH_FN(at::native::set_tensor_));
   library.impl("set_", TORCH_FN(set_nothing));
+  library.impl("_has_compatible_shallow_copy_type", TORCH_FN(has_compatible_shallow_copy_type));
+  static torch::Library autograd(torch::Library::IMPL, "aten", c10::DispatchKey::AutogradPrivateUse1, __FILE__, __LINE__);
+  autograd.impl("_has_compatible_shallow_copy_type", TORCH_FN(has_compatible_shallow_copy_type));
 }
 
 }  // namespace lazyt::frontend

@@ -1,23 +1,11 @@
 #include <algorithm>
-#include <string_view>
-#include <unordered_set>
 
+#include "passes/layout.h"
 #include "passes/pass.h"
 
 namespace lazyt::passes {
 
 namespace {
-
-bool is_view(const std::string& name) {
-  static const std::unordered_set<std::string_view> views = {
-      "aten::t",       "aten::permute",   "aten::transpose",    "aten::slice",
-      "aten::select",  "aten::expand",    "aten::view",         "aten::reshape",
-      "aten::squeeze", "aten::unsqueeze", "aten::diagonal",     "aten::as_strided",
-      "aten::alias",   "aten::unfold",    "aten::view_as_real", "aten::view_as_complex",
-      "aten::split",   "aten::unbind",    "aten::chunk",        "aten::split_with_sizes",
-      "aten::real",    "aten::imag"};
-  return views.contains(name);
-}
 
 class Donation {
  public:

@@ -45,6 +45,12 @@ base::Status optimise(ir::Graph& graph) {
   return verify_each.value() ? base::Status() : ir::verify(graph);
 }
 
+base::Status in_forked_child() {
+  return base::failed_precondition(
+      "lazyt: cannot be used in a forked child process; start workers with the 'spawn' method "
+      "(multiprocessing.set_start_method('spawn')) or use CPU tensors there");
+}
+
 }  // namespace
 
 Session& Session::get() {
@@ -63,10 +69,7 @@ Session::Session() : programs_([] {
 
 base::Result<base::Ref<loader::Device>> Session::device() {
   std::lock_guard lock(device_mutex_);
-  if (forked_)
-    return base::failed_precondition(
-        "lazyt: cannot be used in a forked child process; start workers with the 'spawn' method "
-        "(multiprocessing.set_start_method('spawn')) or use CPU tensors there");
+  if (forked_) return in_forked_child();
   if (device_) return device_;
   for (auto check : {base::env_int("LAZYT_CACHE_SIZE", 1024, 1, 1 << 20).status(),
                      base::env_int("LAZYT_QUEUE", 4, 1, 1024).status(), base::env_bool("LAZYT_REPLAY", true).status(),
@@ -79,17 +82,29 @@ base::Result<base::Ref<loader::Device>> Session::device() {
   return device_;
 }
 
+bool Session::has_device() {
+  std::lock_guard lock(device_mutex_);
+  return static_cast<bool>(device_);
+}
+
 base::Status Session::use_backend(const std::string& requested) {
-  if (auto d = device(); d.ok()) LAZYT_RETURN_IF_ERROR(wait());
+  {
+    std::lock_guard lock(device_mutex_);
+    if (forked_) return in_forked_child();
+  }
+  if (has_device()) LAZYT_RETURN_IF_ERROR(wait());
   base::Result<base::Ref<loader::Plugin>> plugin = loader::load(requested);
   if (!plugin.ok()) return plugin.status();
   LAZYT_ASSIGN_OR_RETURN(auto device, loader::Device::open(plugin.value(), 0));
   std::lock_guard submit(submit_mutex_);
   std::lock_guard lock(device_mutex_);
   std::lock_guard recording(recorder.mutex());
-  if (!recorder.empty())
-    return base::failed_precondition("backend: another thread recorded meanwhile; change the backend when none does");
-  recorder.clear_tapes();
+  // What was recorded before any device was there runs on the new one.
+  if (device_) {
+    if (!recorder.empty())
+      return base::failed_precondition("backend: another thread recorded meanwhile; change the backend when none does");
+    recorder.clear_tapes();
+  }
   programs_.clear();
   requested_ = requested;
   device_ = std::move(device);

@@ -53,12 +53,14 @@ class Session {
 
   // Ends the work in flight and the executor thread; later use starts it again. For exit.
   void shutdown();
-  // In a forked child nothing of the parent's threads is left; says so once and for all.
-  void mark_forked() { forked_ = true; }
+  // In a forked child nothing of the parent's threads is left: what the parent has used cannot be used there.
+  // Returns whether that is so.
+  bool mark_forked() { return forked_ = forked_ || device_ || executor_; }
   bool forked() const { return forked_; }
 
  private:
   Session();
+  bool has_device();
   void run(Launch& launch, const base::Ref<loader::Device>& device);
   base::Result<base::Ref<exec::Plan>> plan_for(const Tape& tape, const Variant& variant,
                                                const base::Ref<loader::Device>& device);

@@ -80,7 +80,7 @@ def backends() -> list[dict[str, Any]]:
 def use_backend(name: str) -> None:
     """Goes on with another backend: a name, a path, or a list in order of preference ('cuda,onednn').
 
-    Finished results stay readable. If it cannot be loaded, the error says what was tried, and the old one stays.
+    Tensors move along. If it cannot be loaded, the error says what was tried, and the old one stays.
     """
     _C.use_backend(name)
 

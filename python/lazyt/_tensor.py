@@ -32,6 +32,25 @@ def _patch_dlpack_device() -> None:
     torch.Tensor.__dlpack_device__ = dlpack_device
 
 
+def _patch_storage_files() -> None:
+    """Legacy serialisation reads and writes a storage at its address, which nobody can read here."""
+    write, read = torch.UntypedStorage._write_file, torch.UntypedStorage._set_from_file
+
+    def write_file(self, *args):
+        return write(self.cpu() if self.device.type == "lazyt" else self, *args)
+
+    def set_from_file(self, *args):
+        if self.device.type != "lazyt":
+            return read(self, *args)
+        host = torch.UntypedStorage(self.nbytes())
+        read(host, *args)
+        return self.copy_(host)
+
+    torch.UntypedStorage._write_file = write_file
+    torch.UntypedStorage._set_from_file = set_from_file
+
+
 def patch() -> None:
     _patch_repr()
+    _patch_storage_files()
     _patch_dlpack_device()

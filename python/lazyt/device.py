@@ -170,5 +170,4 @@ def _is_in_bad_fork() -> bool:
 
 def _after_fork() -> None:
     global _forked
-    _forked = True
-    _C.mark_forked()
+    _forked = _C.mark_forked()

@@ -1,11 +1,10 @@
 """Training: equal to eager, few programs, no recompilation."""
 
+import lazyt
 import mnist
 import pytest
 import torch
 from torch.utils.data import DataLoader
-
-import lazyt
 
 
 def small_net() -> torch.nn.Module:

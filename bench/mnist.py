@@ -81,8 +81,8 @@ def main() -> None:
     for name in names:
         ratio = "" if name == "lazyt" else f"{seconds[name] / seconds['lazyt']:.2f}x"
         print(
-            f"{name:<10}{1 / seconds[name]:>10.1f}{seconds[name] * 1e3:>10.2f}{first[name] * 1e3:>10.0f}{ratio:>12}"
-            f"{trainers[name].loss:>10.4f}"
+            f"{name:<10}{1 / seconds[name]:>10.1f}{seconds[name] * 1e3:>10.2f}{first[name] * 1e3:>10.0f}"
+            f"{ratio:>12}{trainers[name].loss:>10.4f}"
         )
     common.write_json(
         args.json,

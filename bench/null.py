@@ -98,8 +98,8 @@ def main() -> None:
             "empty_mark_step_s": marker,
         }
         print(
-            f"{name:<26}{ops:>8}{first * 1e3:>10.2f}{wall * 1e3:>10.3f}{executor * 1e3:>10.3f}{marker * 1e6:>14.2f}"
-            f"{wall / max(ops, 1) * 1e6:>8.2f}",
+            f"{name:<26}{ops:>8}{first * 1e3:>10.2f}{wall * 1e3:>10.3f}{executor * 1e3:>10.3f}"
+            f"{marker * 1e6:>14.2f}{wall / max(ops, 1) * 1e6:>8.2f}",
             flush=True,
         )
     common.write_json(args.json, {"cases": rows})

@@ -1,7 +1,7 @@
 """Trains the classic MNIST network.
 
-Only the import, the device's name and the hint `lazyt.mark_step()` tell it from an eager program. Without MNIST's
-files it takes scikit-learn's handwritten digits, enlarged to 28x28: no network is needed.
+Only the import, the device's name and the hint `lazyt.mark_step()` tell it from an eager program. Without
+MNIST's files it takes scikit-learn's handwritten digits, enlarged to 28x28: no network is needed.
 """
 
 import argparse
@@ -55,7 +55,7 @@ def normalise(images: torch.Tensor, largest: float) -> torch.Tensor:
 
 
 def load_data(folder: str | None = None) -> tuple[TensorDataset, TensorDataset]:
-    """Training and test set: IDX files of the folder, else torchvision's MNIST there, else scikit-learn's digits."""
+    """Training and test set: IDX files of the folder, else torchvision's MNIST there; without one, digits."""
     if folder is None:
         return load_digits()
     sets = []
@@ -116,7 +116,8 @@ def train_epoch(
         lazyt.mark_step()  # a hint: the optimizer's step has ended the program already
         if batch % log_interval == 0:
             losses.append(loss.item())
-            line = f"Train Epoch: {epoch} [{seen}/{total} ({100.0 * batch / len(loader):.0f}%)]\tLoss: {losses[-1]:.6f}"
+            percent = f"{100.0 * batch / len(loader):.0f}%"
+            line = f"Train Epoch: {epoch} [{seen}/{total} ({percent})]\tLoss: {losses[-1]:.6f}"
             bar.write(line) if bar else print(line)
         seen += len(labels)
         if bar:

@@ -134,6 +134,7 @@ class Noops {
     }
     if (node.name == "aten::expand" && inner->name == "aten::expand") {
       node.args[0].value = y;  // strides 0 stay 0, others stay
+      node.args[1] = Arg::of_ints(result_meta(node).dims);
       return;
     }
     if (auto outer = range_of(node)) {
@@ -194,7 +195,7 @@ class Noops {
     if (n.name == "aten::view" && n.overload == "dtype") return plain(y) ? y : kNone;
     // The sign bit is flipped twice, of NaNs too; integers wrap.
     if (n.name == "aten::neg")
-      return dense(y) && meta(x) .dtype == to.dtype && (is_signed_integral(to.dtype) || is_real(to.dtype)) ? y : kNone;
+      return dense(y) && meta(x).dtype == to.dtype && (is_signed_integral(to.dtype) || is_real(to.dtype)) ? y : kNone;
     if (n.name == "aten::_to_copy" && holds(meta(x).dtype, from.dtype)) {
       const bool same = n.args.back().kind == LAZYT_ARG_NONE && inner->args.back().kind == LAZYT_ARG_NONE;
       return same && dense(y) ? y : kNone;

@@ -10,7 +10,13 @@ namespace {
 
 constexpr Pass kPipeline[] = {
     {"dead_code", dead_code},
+    // Folding first: what becomes a constant may be equal to another. Both leave nodes that nobody reads.
+    {"constant_folding", constant_folding},
+    {"algebraic_noops", algebraic_noops},
     {"common_subexpressions", common_subexpressions},
+    {"dead_code", dead_code},
+    // Only now is it known what lives how long.
+    {"memory_order", memory_order},
     // Last: it speaks of values' lifetimes, which the others change.
     {"donation", donation},
 };

@@ -1,8 +1,8 @@
 """Names the device at `import torch` (entry point group torch.backends), and does nothing more.
 
 A module of its own, beside the package: importing the package loads the runtime, also into a program that
-uses another device. So kernels are registered by `import lazyt`, or by the first use of `device="lazyt"`, which
-calls `torch.lazyt._lazy_init`. (The name alone already makes lazyt the answer of `torch.accelerator`.)
+uses another device. So kernels are registered by `import lazyt`, or by the first use of `device="lazyt"`:
+it calls `torch.lazyt._lazy_init`. (The name alone already makes lazyt the answer of `torch.accelerator`.)
 """
 
 import sys
@@ -10,7 +10,7 @@ import types
 
 
 class _NamedDevice(types.ModuleType):
-    """`torch.lazyt` until the package takes its place: answers what torch asks unbidden, all else loads it."""
+    """`torch.lazyt` until the package takes its place: answers what torch asks unbidden, else loads it."""
 
     _initialized = False
     _seed: int | None = None

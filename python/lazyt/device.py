@@ -98,7 +98,7 @@ def empty_cache() -> None:
 
 
 def memory_stats(device: Any = None) -> dict[str, int]:
-    """bytes_in_use, peak_bytes_in_use, bytes_reserved, derived_bytes (forms that the backend keeps of inputs)."""
+    """bytes_in_use, peak_bytes_in_use, bytes_reserved, derived_bytes (kept forms of inputs)."""
     _index(device)
     return dict(_C.memory_stats())
 

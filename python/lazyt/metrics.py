@@ -1,7 +1,8 @@
 """What happened: counters and timers, by the names that users of `torch._lazy` know.
 
 CachedCompile, UncachedCompile, CreateLtcTensor, DestroyLtcTensor, DeviceDataCacheMiss, MarkStep;
-`lazyt::<op>` for each operator recorded, `aten::<op>` for each that ran on the host; `Flush<Reason>` for each cut.
+`lazyt::<op>` for each operator recorded, `aten::<op>` for each that ran on the host, `Flush<Reason>` for
+each cut.
 """
 
 from . import _C

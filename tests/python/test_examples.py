@@ -30,9 +30,9 @@ def test_safety_is_right_where_the_trace_is_wrong():
 
 
 TUTORIAL_OPERATORS = """
-convolution convolution_backward relu threshold_backward max_pool2d_with_indices addmm mm sum
-nll_loss_forward max_pool2d_with_indices_backward native_dropout native_dropout_backward _log_softmax _log_softmax_backward_data
-nll_loss_backward _copy_from
+convolution relu max_pool2d_with_indices native_dropout addmm _log_softmax nll_loss_forward
+convolution_backward threshold_backward max_pool2d_with_indices_backward native_dropout_backward
+mm sum _log_softmax_backward_data nll_loss_backward _copy_from
 """
 
 

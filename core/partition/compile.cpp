@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "base/log.h"
 #include "ir/program.h"
+#include "passes/decomposition.h"
+#include "passes/pass.h"
 
 namespace lazyt::partition {
 
@@ -41,6 +44,34 @@ std::vector<exec::Source> to_exec(const std::vector<Source>& sources) {
   return result;
 }
 
+base::Result<std::vector<loader::NodeAnswer>> ask(const ir::Graph& graph, const base::Ref<loader::Device>& device) {
+  return loader::query_capability(*device, *ir::Program::from_graph(graph));
+}
+
+std::vector<bool> refused_nodes(const ir::Graph& graph, const std::vector<loader::NodeAnswer>& answers) {
+  std::vector<bool> refused(graph.nodes.size(), true);  // no answer is a refusal
+  for (size_t n = 0; n < std::min(refused.size(), answers.size()); n++)
+    refused[n] = !is_taken(graph, graph.nodes[n], answers[n]);
+  return refused;
+}
+
+// The graph with what the plugin refuses made of what it takes, and its answers; nothing if there is none.
+base::Result<std::optional<ir::Graph>> decompose_refused(const ir::Graph& graph,
+                                                         const base::Ref<loader::Device>& device,
+                                                         std::vector<loader::NodeAnswer>& answers) {
+  std::vector<bool> refused = refused_nodes(graph, answers);
+  if (std::ranges::find(refused, true) == refused.end()) return std::optional<ir::Graph>();
+  auto refuses = [&](const ir::Graph& pieces) -> base::Result<std::vector<bool>> {
+    LAZYT_ASSIGN_OR_RETURN(const auto new_answers, ask(pieces, device));
+    return refused_nodes(pieces, new_answers);
+  };
+  LAZYT_ASSIGN_OR_RETURN(auto decomposed, passes::decompose(graph, std::move(refused), refuses));
+  if (!decomposed) return decomposed;
+  LAZYT_RETURN_IF_ERROR(passes::donation(*decomposed));
+  LAZYT_ASSIGN_OR_RETURN(answers, ask(*decomposed, device));
+  return decomposed;
+}
+
 }  // namespace
 
 base::Result<base::Ref<exec::Plan>> compile(const ir::Graph& graph, const base::Ref<loader::Device>& device,
@@ -48,10 +79,10 @@ base::Result<base::Ref<exec::Plan>> compile(const ir::Graph& graph, const base::
                                             std::vector<Refusal>* refusals) {
   std::vector<loader::NodeAnswer> answers;
   if (!graph.nodes.empty()) {
-    const auto whole = ir::Program::from_graph(graph);
-    LAZYT_ASSIGN_OR_RETURN(answers, loader::query_capability(*device, *whole));
+    LAZYT_ASSIGN_OR_RETURN(answers, ask(graph, device));
   }
-  Partition partition = cut(graph, answers);
+  LAZYT_ASSIGN_OR_RETURN(const std::optional<ir::Graph> decomposed, decompose_refused(graph, device, answers));
+  Partition partition = cut(decomposed ? *decomposed : graph, answers);
   const std::string& backend = device->plugin->info.name;
   log_refusals(backend, partition.refusals);
   if (refusals) refusals->insert(refusals->end(), partition.refusals.begin(), partition.refusals.end());

@@ -52,11 +52,6 @@ bool condition_holds(const Graph& graph, const ir::Node& node, lazyt_condition_t
   }
 }
 
-bool is_taken(const Graph& graph, const ir::Node& node, const loader::NodeAnswer& answer) {
-  if (answer.kind == LAZYT_ANSWER_TAKE) return true;
-  return answer.kind == LAZYT_ANSWER_ONLY_IF && condition_holds(graph, node, answer.condition);
-}
-
 // Levels alternate between the device and the host; a node stands at the first level of its kind
 // that is not before its operands'. So the number of levels is the length of the longest chain of
 // alternations, which no cut can go below (but for groups).
@@ -312,6 +307,11 @@ class Cutter {
 };
 
 }  // namespace
+
+bool is_taken(const Graph& graph, const ir::Node& node, const loader::NodeAnswer& answer) {
+  if (answer.kind == LAZYT_ANSWER_TAKE) return true;
+  return answer.kind == LAZYT_ANSWER_ONLY_IF && condition_holds(graph, node, answer.condition);
+}
 
 Partition cut(const ir::Graph& graph, const std::vector<loader::NodeAnswer>& answers) {
   return Cutter(graph, answers).run();

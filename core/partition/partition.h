@@ -44,6 +44,9 @@ struct Partition {
 // and output are in one segment as the segment's own; other donors are dropped.
 Partition cut(const ir::Graph& graph, const std::vector<loader::NodeAnswer>& answers);
 
+// Whether the plugin takes the node: always, or on a condition that holds.
+bool is_taken(const ir::Graph& graph, const ir::Node& node, const loader::NodeAnswer& answer);
+
 const char* reason_name(lazyt_reason_t reason);  // "unknown-operator", "dtype", ...
 
 }  // namespace lazyt::partition

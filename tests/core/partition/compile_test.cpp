@@ -60,6 +60,40 @@ TEST(Compile, RefusedOperatorsWithoutARunnerAreNamed) {
   EXPECT_EQ(refusals.size(), 1u);
 }
 
+TEST(Compile, RefusedOperatorsAreMadeOfWhatIsTaken) {
+  FakePlugin plugin;
+  plugin->refused = {"aten::_foreach_add", "aten::square"};
+  std::vector<Refusal> refusals;
+  const auto plan = compile(parse(R"(program(%0: f32[2] donate, %1: f32[2]) {
+  %2, %3 = aten::_foreach_add.List([%0, %1], [%1, %1], 1) : f32[2], f32[2]
+  %4 = aten::square(%3) : f32[2]
+  return %2 <- %0, %4
+})"), plugin.device, 0, nullptr, &refusals);
+  ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+  EXPECT_TRUE(refusals.empty());
+  ASSERT_EQ(plan.value()->steps.size(), 1u);
+  const ir::Graph& graph = plan.value()->steps[0].graph;
+  ASSERT_EQ(graph.nodes.size(), 3u);
+  EXPECT_EQ(graph.nodes[0].name, "aten::add");
+  EXPECT_EQ(graph.nodes[2].name, "aten::mul");
+  EXPECT_EQ(graph.outputs[0].donor, 0u);
+}
+
+TEST(Compile, ANodeOfWhichAPieceIsRefusedStaysWhole) {
+  FakePlugin plugin;
+  plugin->refused = {"aten::_foreach_add", "aten::square", "aten::mul"};
+  FakeHostRunner runner;
+  std::vector<Refusal> refusals;
+  const auto plan = compile(parse(R"(program(%0: f32[2]) {
+  %1 = aten::_foreach_add.List([%0], [%0], 1) : f32[2]
+  %2 = aten::square(%1) : f32[2]
+  return %2
+})"), plugin.device, 0, &runner, &refusals);
+  ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+  ASSERT_EQ(refusals.size(), 1u);
+  EXPECT_EQ(refusals[0].op, "aten::square");
+}
+
 TEST(Compile, AnErrorNamesTheSegmentsOperators) {
   FakePlugin plugin;
   plugin->fail_compile = true;

@@ -1,0 +1,114 @@
+// How near the results are is said at each rule (decomposition_rules.cpp): equal bits, or a bound.
+#include "passes/decomposition.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "ir/registry.h"
+
+namespace lazyt::passes {
+
+namespace {
+
+using ir::Graph;
+using ir::NodeId;
+using ir::ValueId;
+
+Rule rule_of(const ir::Node& node) {
+  const ir::OpInfo* op = ir::find_op(node.name, node.overload);
+  return op && !op->decomposition.empty() ? find_rule(op->decomposition) : nullptr;
+}
+
+// One round: refused nodes with a rule become pieces, once.
+class Round {
+ public:
+  Round(const Graph& graph, const std::vector<NodeId>& origin) : rewriter_(graph), origin_(origin) {
+    is_output_.assign(graph.values.size(), false);
+    for (const ir::Output& out : graph.outputs) is_output_[out.value] = true;
+  }
+
+  // stays: by original node. changed: original nodes that became pieces.
+  Graph run(const std::vector<bool>& refused, const std::vector<bool>& stays, std::vector<bool>& changed) {
+    for (NodeId n = 0; n < rewriter_.from.nodes.size(); n++) {
+      const ir::Node& node = rewriter_.from.nodes[n];
+      Rule rule = refused[n] && !stays[origin_[n]] ? rule_of(node) : nullptr;
+      if (rule && replace(node, rule))
+        any = changed[origin_[n]] = true;
+      else
+        rewriter_.copy(n);
+      origin.resize(rewriter_.to.nodes.size(), origin_[n]);
+    }
+    return rewriter_.finish();
+  }
+
+  std::vector<NodeId> origin;  // by new node
+  bool any = false;
+
+ private:
+  bool replace(const ir::Node& node, Rule rule) {
+    Graph& to = rewriter_.to;
+    const size_t nodes = to.nodes.size(), values = to.values.size();
+    Pieces pieces(rewriter_, node);
+    auto made = rule(pieces);
+    if (!made) {
+      to.nodes.resize(nodes);
+      to.values.resize(values);
+      return false;
+    }
+    for (uint32_t r = 0; r < node.result_count; r++) rewriter_.map[node.first_result + r] = own((*made)[r], node, r, values);
+    return true;
+  }
+
+  // An output is a value of its own, and lies as before.
+  ValueId own(ValueId v, const ir::Node& node, uint32_t r, size_t first_new) {
+    Graph& to = rewriter_.to;
+    const ValueId old = node.first_result + r;
+    const ir::Meta& meta = rewriter_.from.values[old].meta;
+    if (!is_output_[old]) return v;
+    if (v >= first_new && used_.insert(v).second) {
+      to.values[v].meta.strides = meta.strides;
+      return v;
+    }
+    v = to.add_op("aten::clone", "", {ir::Arg::of_value(v), ir::Arg::none()}, meta, node.source);
+    used_.insert(v);
+    return v;
+  }
+
+  Rewriter rewriter_;
+  const std::vector<NodeId>& origin_;
+  std::vector<bool> is_output_;
+  std::unordered_set<ValueId> used_;  // new values that are outputs
+};
+
+}  // namespace
+
+base::Result<std::optional<Graph>> decompose(const Graph& graph, std::vector<bool> refused,
+                                             const Refuses& refuses) {
+  constexpr int kDepth = 4;  // pieces of pieces
+  const size_t count = graph.nodes.size();
+  std::vector<bool> stays(count, false);
+  // The second attempt leaves what failed in the first; that another fails then is not to be expected.
+  for (int attempt = 0; attempt < 3; attempt++) {
+    Graph now = graph;
+    std::vector<bool> changed(count, false), refused_now = refused;
+    std::vector<NodeId> origin(count);
+    for (NodeId n = 0; n < count; n++) origin[n] = n;
+    for (int depth = 0; depth < kDepth; depth++) {
+      Round round(now, origin);
+      Graph next = round.run(refused_now, stays, changed);
+      if (!round.any) break;
+      now = std::move(next);
+      origin = std::move(round.origin);
+      LAZYT_ASSIGN_OR_RETURN(refused_now, refuses(now));
+    }
+    bool failed = false;
+    for (NodeId n = 0; n < now.nodes.size(); n++)
+      if (refused_now[n] && changed[origin[n]]) failed = stays[origin[n]] = true;
+    if (failed) continue;
+    if (std::ranges::find(changed, true) == changed.end()) return std::optional<Graph>();
+    return std::optional<Graph>(std::move(now));
+  }
+  return std::optional<Graph>();
+}
+
+}  // namespace lazyt::passes

@@ -44,11 +44,12 @@ class Encoder {
     call_.operands.push_back(&state);
     const c10::TensorImpl* impl = t.unsafeGetTensorImpl();
     const auto sizes = impl->sizes(), strides = impl->strides();
-    Words& s = call_.signature;
-    s.push_back(tagged(kTensor, sizes.size(), static_cast<uint64_t>(dtype)));
-    s.push_back(static_cast<uint64_t>(impl->storage_offset()));
-    s.insert(s.end(), sizes.begin(), sizes.end());
-    s.insert(s.end(), strides.begin(), strides.end());
+    const size_t rank = sizes.size(), at = call_.signature.size();
+    call_.signature.resize(at + 2 + 2 * rank);
+    uint64_t* w = &call_.signature[at];
+    *w++ = tagged(kTensor, rank, static_cast<uint64_t>(dtype));
+    *w++ = static_cast<uint64_t>(impl->storage_offset());
+    for (size_t i = 0; i < rank; i++) w[i] = static_cast<uint64_t>(sizes[i]), w[rank + i] = static_cast<uint64_t>(strides[i]);
     if (numel_ < impl->numel()) numel_ = impl->numel();
   }
 

@@ -132,7 +132,12 @@ base::Status Session::flush(FlushReason reason) {
   }
   base::counter(fmt::format("Flush{}", flush_reason_name(reason))).add();
   executor().submit([this, launch = std::move(launch), device = std::move(device)]() mutable {
-    run(*launch, device);
+    try {
+      run(*launch, device);
+    } catch (const std::exception& e) {  // out of memory in the host, say: only this launch fails
+      auto error = base::Status(LAZYT_CODE_RESOURCE_EXHAUSTED, std::string("lazyt: the host failed to run a program: ") + e.what());
+      for (auto& out : launch->outputs) out->poison(error);
+    }
     launch.reset();
   });
   return {};

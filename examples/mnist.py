@@ -106,7 +106,7 @@ def train_epoch(
     if progress:
         from tqdm import tqdm
 
-        bar = tqdm(total=len(loader), desc=f"epoch {epoch}", unit="batch", leave=False)
+        bar = tqdm(total=len(loader), desc=f"epoch {epoch}", unit="batch", leave=False, disable=None)
     for batch, (images, labels) in enumerate(loader):
         images, labels = images.to(device), labels.to(device)
         optimizer.zero_grad(set_to_none=True)
@@ -116,7 +116,7 @@ def train_epoch(
         lazyt.mark_step()  # a hint: the optimizer's step has ended the program already
         if batch % log_interval == 0:
             losses.append(loss.item())
-            percent = f"{100.0 * batch / len(loader):.0f}%"
+            percent = f"{100.0 * seen / total:.0f}%"
             line = f"Train Epoch: {epoch} [{seen}/{total} ({percent})]\tLoss: {losses[-1]:.6f}"
             bar.write(line) if bar else print(line)
         seen += len(labels)

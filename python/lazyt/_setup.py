@@ -23,11 +23,14 @@ def initialize() -> None:
     _done = True
     _lazyt_autoload.autoload()
     # User lines are those outside of these folders.
-    _C.initialize([f"{Path(module.__file__).parent}{os.sep}" for module in (torch, sys.modules[__package__])])
+    _C.initialize(
+        [f"{Path(str(module.__file__)).parent}{os.sep}" for module in (torch, sys.modules[__package__])]
+    )
 
     from . import _optimizer, _tensor, device
 
-    torch.lazyt = sys.modules["torch.lazyt"] = device
+    sys.modules["torch.lazyt"] = device
+    torch.lazyt = device  # type: ignore[attr-defined]
     if (seed := _lazyt_autoload.seed_before_load()) is not None:
         device.manual_seed_all(seed)
     torch.utils.generate_methods_for_privateuse1_backend()

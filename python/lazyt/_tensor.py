@@ -29,7 +29,7 @@ def _patch_dlpack_device() -> None:
             return DLDeviceType.kDLExtDev, self.device.index or 0
         return original(self)
 
-    torch.Tensor.__dlpack_device__ = dlpack_device
+    torch.Tensor.__dlpack_device__ = dlpack_device  # type: ignore[method-assign]
 
 
 def _patch_storage_files() -> None:
@@ -46,8 +46,8 @@ def _patch_storage_files() -> None:
         read(host, *args)
         return self.copy_(host)
 
-    torch.UntypedStorage._write_file = write_file
-    torch.UntypedStorage._set_from_file = set_from_file
+    torch.UntypedStorage._write_file = write_file  # type: ignore[method-assign]
+    torch.UntypedStorage._set_from_file = set_from_file  # type: ignore[method-assign]
 
 
 def patch() -> None:

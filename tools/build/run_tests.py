@@ -89,7 +89,11 @@ class Runner:
             deadline = time.monotonic() + seconds
             command = [sys.executable, "-m", "pytest", "-p", "pytest_record", "-q", "-m", marker, *folders]
             path = os.pathsep.join(filter(None, [str(ROOT / "tools/build"), os.environ.get("PYTHONPATH")]))
-            env = {"PYTHONPATH": path, "LAZYT_TEST_RECORD": str(record)}
+            env = {
+                "PYTHONPATH": path,
+                "LAZYT_TEST_RECORD": str(record),
+                "LAZYT_BAD_PLUGINS": str(self.build / "tests/abi/bad_plugins"),
+            }
             for _ in range(MAX_CRASHES):
                 started = read_record(record)
                 status = run_process(command, deadline - time.monotonic(), env, record)

@@ -9,8 +9,6 @@
 
 #include "base/log.h"
 #include "ir/program.h"
-#include "passes/decomposition.h"
-#include "passes/pass.h"
 
 namespace lazyt::partition {
 
@@ -58,16 +56,17 @@ std::vector<bool> refused_nodes(const ir::Graph& graph, const std::vector<loader
 // The graph with what the plugin refuses made of what it takes, and its answers; nothing if there is none.
 base::Result<std::optional<ir::Graph>> decompose_refused(const ir::Graph& graph,
                                                          const base::Ref<loader::Device>& device,
-                                                         std::vector<loader::NodeAnswer>& answers) {
+                                                         std::vector<loader::NodeAnswer>& answers,
+                                                         const Decompose& decompose) {
+  if (!decompose) return std::optional<ir::Graph>();
   std::vector<bool> refused = refused_nodes(graph, answers);
   if (std::ranges::find(refused, true) == refused.end()) return std::optional<ir::Graph>();
   auto refuses = [&](const ir::Graph& pieces) -> base::Result<std::vector<bool>> {
     LAZYT_ASSIGN_OR_RETURN(const auto new_answers, ask(pieces, device));
     return refused_nodes(pieces, new_answers);
   };
-  LAZYT_ASSIGN_OR_RETURN(auto decomposed, passes::decompose(graph, std::move(refused), refuses));
+  LAZYT_ASSIGN_OR_RETURN(auto decomposed, decompose(graph, std::move(refused), refuses));
   if (!decomposed) return decomposed;
-  LAZYT_RETURN_IF_ERROR(passes::donation(*decomposed));
   LAZYT_ASSIGN_OR_RETURN(answers, ask(*decomposed, device));
   return decomposed;
 }
@@ -76,12 +75,12 @@ base::Result<std::optional<ir::Graph>> decompose_refused(const ir::Graph& graph,
 
 base::Result<base::Ref<exec::Plan>> compile(const ir::Graph& graph, const base::Ref<loader::Device>& device,
                                             lazyt_compile_flags_t flags, exec::HostRunner* host_runner,
-                                            std::vector<Refusal>* refusals) {
+                                            std::vector<Refusal>* refusals, const Decompose& decompose) {
   std::vector<loader::NodeAnswer> answers;
   if (!graph.nodes.empty()) {
     LAZYT_ASSIGN_OR_RETURN(answers, ask(graph, device));
   }
-  LAZYT_ASSIGN_OR_RETURN(const std::optional<ir::Graph> decomposed, decompose_refused(graph, device, answers));
+  LAZYT_ASSIGN_OR_RETURN(const std::optional<ir::Graph> decomposed, decompose_refused(graph, device, answers, decompose));
   Partition partition = cut(decomposed ? *decomposed : graph, answers);
   const std::string& backend = device->plugin->info.name;
   log_refusals(backend, partition.refusals);

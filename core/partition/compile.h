@@ -1,6 +1,8 @@
 // compile: from a whole program to a plan: ask the plugin, cut, compile what it takes.
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <vector>
 
 #include "base/ref.h"
@@ -13,11 +15,18 @@
 
 namespace lazyt::partition {
 
+// By node: true if the backend does not take it.
+using Refuses = std::function<base::Result<std::vector<bool>>(const ir::Graph&)>;
+// Makes refused nodes of what is taken (passes/decomposition.h); nothing if no node could be. A hook, since the
+// passes stand before this folder. refused: refuses(graph).
+using Decompose = std::function<base::Result<std::optional<ir::Graph>>(const ir::Graph& graph, std::vector<bool> refused,
+                                                                       const Refuses& refuses)>;
+
 // The plan has no name yet: its owner gives it one. host_runner may be null when nothing is refused;
 // else FAILED_PRECONDITION names the operators. refusals: appended to, also when compiling
-// fails; may be null. REQUIRES: graph is verified. [any thread]
+// fails; may be null. Without decompose, what is refused runs on the host as it is. REQUIRES: graph is verified. [any thread]
 base::Result<base::Ref<exec::Plan>> compile(const ir::Graph& graph, const base::Ref<loader::Device>& device,
                                             lazyt_compile_flags_t flags, exec::HostRunner* host_runner,
-                                            std::vector<Refusal>* refusals = nullptr);
+                                            std::vector<Refusal>* refusals = nullptr, const Decompose& decompose = nullptr);
 
 }  // namespace lazyt::partition

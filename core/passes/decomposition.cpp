@@ -1,6 +1,8 @@
 // How near the results are is said at each rule (decomposition_rules.cpp): equal bits, or a bound.
 #include "passes/decomposition.h"
 
+#include "passes/pass.h"
+
 #include <algorithm>
 #include <unordered_set>
 
@@ -109,6 +111,13 @@ base::Result<std::optional<Graph>> decompose(const Graph& graph, std::vector<boo
     return std::optional<Graph>(std::move(now));
   }
   return std::optional<Graph>();
+}
+
+base::Result<std::optional<ir::Graph>> decompose_and_mark(const ir::Graph& graph, std::vector<bool> refused,
+                                                          const Refuses& refuses) {
+  LAZYT_ASSIGN_OR_RETURN(auto decomposed, decompose(graph, std::move(refused), refuses));
+  if (decomposed) LAZYT_RETURN_IF_ERROR(donation(*decomposed));
+  return decomposed;
 }
 
 }  // namespace lazyt::passes

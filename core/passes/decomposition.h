@@ -17,9 +17,13 @@ using Refuses = std::function<base::Result<std::vector<bool>>(const ir::Graph&)>
 
 // The graph with each refused node made of pieces, where there is a rule and all pieces are taken (they may
 // be decomposed in turn); a node with a refused piece stays as it was. Nothing if no node was decomposed.
-// refused: refuses(graph). Run donation afterwards: the new values have no marks.
+// refused: refuses(graph). The new values have no donation marks.
 base::Result<std::optional<ir::Graph>> decompose(const ir::Graph& graph, std::vector<bool> refused,
                                                  const Refuses& refuses);
+
+// decompose, then donation: what partition::compile takes as its hook.
+base::Result<std::optional<ir::Graph>> decompose_and_mark(const ir::Graph& graph, std::vector<bool> refused,
+                                                          const Refuses& refuses);
 
 // Replaces a node: its results, made of pieces; nothing if this node cannot be (a dtype, a host scalar in
 // the place of a number that decides).

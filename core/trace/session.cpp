@@ -12,6 +12,7 @@
 #include "ir/verifier.h"
 #include "loader/loader.h"
 #include "partition/compile.h"
+#include "passes/decomposition.h"
 #include "passes/pipeline.h"
 #include "trace/lower.h"
 
@@ -176,7 +177,7 @@ base::Result<base::Ref<exec::Plan>> Session::plan_for(const Tape& tape, const Va
     if (auto s = program->save(path); !s.ok()) base::log(LAZYT_LOG_WARNING, "LAZYT_DUMP: " + s.to_string());
   }
   std::vector<partition::Refusal> refusals;
-  LAZYT_ASSIGN_OR_RETURN(auto plan, partition::compile(graph, device, 0, host_runner_, &refusals));
+  LAZYT_ASSIGN_OR_RETURN(auto plan, partition::compile(graph, device, 0, host_runner_, &refusals, &passes::decompose_and_mark));
   plan->name = where(tape);
   programs_.insert(program, 0, plan);
   return plan;

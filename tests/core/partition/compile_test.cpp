@@ -8,6 +8,7 @@
 #include "../fake_host_runner.h"
 #include "../fake_plugin.h"
 #include "ir/text.h"
+#include "passes/decomposition.h"
 
 namespace lazyt::partition {
 namespace {
@@ -68,7 +69,7 @@ TEST(Compile, RefusedOperatorsAreMadeOfWhatIsTaken) {
   %2, %3 = aten::_foreach_add.List([%0, %1], [%1, %1], 1) : f32[2], f32[2]
   %4 = aten::square(%3) : f32[2]
   return %2 <- %0, %4
-})"), plugin.device, 0, nullptr, &refusals);
+})"), plugin.device, 0, nullptr, &refusals, &passes::decompose_and_mark);
   ASSERT_TRUE(plan.ok()) << plan.status().to_string();
   EXPECT_TRUE(refusals.empty());
   ASSERT_EQ(plan.value()->steps.size(), 1u);
@@ -88,7 +89,7 @@ TEST(Compile, ANodeOfWhichAPieceIsRefusedStaysWhole) {
   %1 = aten::_foreach_add.List([%0], [%0], 1) : f32[2]
   %2 = aten::square(%1) : f32[2]
   return %2
-})"), plugin.device, 0, &runner, &refusals);
+})"), plugin.device, 0, &runner, &refusals, &passes::decompose_and_mark);
   ASSERT_TRUE(plan.ok()) << plan.status().to_string();
   ASSERT_EQ(refusals.size(), 1u);
   EXPECT_EQ(refusals[0].op, "aten::square");

@@ -20,6 +20,7 @@ int main(int argc, char** argv) {
   add_info(app, exit_status);
   add_env(app, exit_status);
   add_inspect(app, exit_status);
+  add_conformance(app, exit_status);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -13,6 +13,17 @@
  *  BUF-6  A wait list's events may carry errors: the operation's own event then gets that error
  *         and no bytes are moved.
  *  BUF-7  A NULL out_event asks for a synchronous operation.
+ *  BUF-8  done is called once if from_host succeeds, after the last use of the bytes, and not at all
+ *         if it fails.
+ *  BUF-9  No operation, execute included, writes a byte outside the range that it was asked to write.
+ *  BUF-10 size answers the bytes that the buffer was made with.
+ *  BUF-11 host_pointer and to_host show the same bytes.
+ *  BUF-12 desc.alignment and desc.memory_space are kept; what the device does not have is
+ *         INVALID_ARGUMENT.
+ *  BUF-13 The caller's bytes are written only with ALIAS_MUTABLE. The host neither copies into a buffer
+ *         made with another mode than COPY or ALIAS_MUTABLE nor donates it.
+ *  BUF-14 A buffer lives until it is released, whatever became of the events and executables that
+ *         made its bytes.
  *
  * SPDX-License-Identifier: BSL-1.0 */
 #ifndef LAZYT_BUFFER_H_

@@ -8,6 +8,7 @@
  *  CAP-2  A program made of taken nodes alone compiles, memory permitting.
  *  CAP-3  A refusal carries a reason code, and a detail that names the operator or the dtype.
  *  CAP-4  Nodes that answer the same group number other than 0 stay in one program.
+ *  CAP-5  An operator that the plugin does not know is a refused node, not a failed query.
  *
  * SPDX-License-Identifier: BSL-1.0 */
 #ifndef LAZYT_CAPABILITY_H_

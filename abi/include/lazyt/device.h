@@ -8,6 +8,10 @@
  *  DEV-1  count and describe work before any open, and do not initialise the device.
  *  DEV-2  An index that is not below count is INVALID_ARGUMENT.
  *  DEV-3  Two opens of one index give two handles; both work.
+ *  DEV-4  bytes_in_use is what live buffers and executables hold: it falls back when they are
+ *         released. It is not above the peak, and derived_bytes is not above it.
+ *  DEV-5  trim changes no result.
+ *  DEV-6  A device has a name; its alignment is 0 or a power of two.
  *
  * SPDX-License-Identifier: BSL-1.0 */
 #ifndef LAZYT_DEVICE_H_

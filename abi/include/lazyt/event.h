@@ -10,6 +10,7 @@
  *  EVT-4  Each on_ready callback runs exactly once, also when the event was ready before the
  *         call (then possibly inside it), on any thread; it must not block.
  *  EVT-5  Releasing an event neither waits for nor cancels the work.
+ *  EVT-6  wait, on_ready and every reference to the event tell the same status.
  *
  * SPDX-License-Identifier: BSL-1.0 */
 #ifndef LAZYT_EVENT_H_

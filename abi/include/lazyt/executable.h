@@ -17,6 +17,16 @@
  *  EXE-8  Outputs that are not donated do not share bytes with inputs or with each other.
  *  EXE-9  Executables and their device may be used from any thread, one execute at a time for
  *         each device.
+ *  EXE-10 Another number of inputs or outputs than the program's, or an output's buffer smaller than
+ *         output_meta says, is INVALID_ARGUMENT, from execute or from its event.
+ *  EXE-11 A wait that carries an error: execute's event gets that error.
+ *  EXE-12 An executable remembers nothing: outputs depend on the inputs alone, bit by bit with
+ *         LAZYT_COMPILE_DETERMINISTIC.
+ *  EXE-13 An executable may be released before its work is done; the work goes on.
+ *  EXE-14 output_meta covers the output's dims and strides, unless opaque; an index that is not below
+ *         the program's outputs is INVALID_ARGUMENT.
+ *  EXE-15 load takes what serialize wrote on a device of the same identity, and gives the same results;
+ *         other bytes are an error.
  *
  * SPDX-License-Identifier: BSL-1.0 */
 #ifndef LAZYT_EXECUTABLE_H_

@@ -35,7 +35,8 @@
  *       values; readers must handle values they do not know. Flags are uint32_t or uint64_t.
  *       Padding is explicit and zero.
  *  C-11 Sizes and offsets are in bytes, dims and strides in elements, times in nanoseconds.
- *  C-12 Allocation always returns through the table that made the object.
+ *  C-12 Allocation always returns through the table that made the object. release and close accept
+ *       NULL.
  *
  * SPDX-License-Identifier: BSL-1.0
  */

@@ -12,6 +12,7 @@
  *  LIB-5  Required tables and slots (all that do not say Optional) are not NULL.
  *  LIB-6  init and shutdown come in pairs; init after shutdown works again.
  *  LIB-7  get_extension answers NULL for an id it does not know.
+ *  LIB-8  info names the plugin in [a-z0-9_], as its manifest does.
  *
  * SPDX-License-Identifier: BSL-1.0 */
 #ifndef LAZYT_PLUGIN_H_

@@ -33,6 +33,8 @@
  *         next, low word first). ops.toml says how each operator uses the words.
  *  PRG-8  An output may name a donor input: if execute marks that input as donated, the output's
  *         buffer is the input's buffer.
+ *  PRG-9  An operator computes what PyTorch's operator of that name and overload computes, within the
+ *         error that its arithmetic in the dtypes of the program brings.
  *
  * SPDX-License-Identifier: BSL-1.0 */
 #ifndef LAZYT_PROGRAM_H_

@@ -8,6 +8,9 @@
  *  STA-1  A function that fails returns a status whose code is not OK and writes no out_ value.
  *  STA-2  A message says what failed, where, and what to do; it is not empty.
  *  STA-3  An operation that is not offered answers UNIMPLEMENTED; that is normal, never fatal.
+ *  STA-4  Each reference to a status is released once, by whoever it was given to.
+ *  STA-5  Memory that cannot be had is RESOURCE_EXHAUSTED, wherever it is missing, and what was begun
+ *         is undone.
  *
  * SPDX-License-Identifier: BSL-1.0 */
 #ifndef LAZYT_STATUS_H_

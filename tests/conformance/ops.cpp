@@ -1,0 +1,209 @@
+#include "ops.h"
+
+#include <cmath>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <sstream>
+
+#include "base/shape.h"
+#include "ir/text.h"
+#include "suite.h"
+
+namespace lazyt::conformance {
+namespace {
+
+// name, text of each file of corpus/
+struct CorpusFile {
+  const char* name;
+  const char* text;
+};
+const CorpusFile kCorpus[] = {
+#include "corpus.inc"
+};
+
+// Values in row-major order, whatever the layout; complex and packed types do not occur.
+struct Expected {
+  std::vector<double> values;
+  double relative = 0, absolute = 0;
+};
+
+struct OpCase {
+  std::string name, text;
+  std::vector<std::vector<double>> inputs;  // in execute's order; a host scalar has one value
+  std::vector<Expected> outputs;
+};
+
+std::vector<double> numbers(std::istringstream& line) {
+  std::vector<double> out;
+  for (std::string word; line >> word;) out.push_back(std::strtod(word.c_str(), nullptr));
+  return out;
+}
+
+// The format is described in make_conformance_corpus.py.
+std::vector<OpCase> read_cases(const CorpusFile& file) {
+  std::vector<OpCase> out;
+  std::istringstream in(file.text);
+  bool in_program = false;
+  for (std::string line; std::getline(in, line);) {
+    if (in_program) {
+      out.back().text += line + "\n";
+      in_program = line != "}";
+      continue;
+    }
+    std::istringstream words(line);
+    std::string key;
+    if (!(words >> key) || key[0] == '#') continue;
+    if (key == "case") {
+      out.emplace_back();
+      words >> out.back().name;
+      out.back().name = std::string(file.name) + "_" + out.back().name;
+    } else if (key.rfind("program(", 0) == 0) {
+      out.back().text = line + "\n";
+      in_program = true;
+    } else if (key == "in") {
+      out.back().inputs.push_back(numbers(words));
+    } else if (key == "out") {
+      Expected e;
+      words >> e.relative >> e.absolute;
+      e.values = numbers(words);
+      out.back().outputs.push_back(std::move(e));
+    }
+  }
+  return out;
+}
+
+void store(uint8_t* at, lazyt_dtype_t dtype, double v) {
+  auto put = [&](auto x) { std::memcpy(at, &x, sizeof x); };
+  switch (dtype) {
+    case LAZYT_DTYPE_FLOAT32:
+      return put(static_cast<float>(v));
+    case LAZYT_DTYPE_FLOAT64:
+      return put(v);
+    case LAZYT_DTYPE_INT64:
+      return put(static_cast<int64_t>(v));
+    case LAZYT_DTYPE_INT32:
+      return put(static_cast<int32_t>(v));
+    case LAZYT_DTYPE_UINT8:
+    case LAZYT_DTYPE_BOOL:
+      return put(static_cast<uint8_t>(v));
+    default:
+      ADD_FAILURE() << "error in the suite: dtype " << dtype << " in the corpus";
+  }
+}
+
+double load(const uint8_t* at, lazyt_dtype_t dtype) {
+  auto get = [&](auto x) {
+    std::memcpy(&x, at, sizeof x);
+    return static_cast<double>(x);
+  };
+  switch (dtype) {
+    case LAZYT_DTYPE_FLOAT32:
+      return get(float{});
+    case LAZYT_DTYPE_FLOAT64:
+      return get(double{});
+    case LAZYT_DTYPE_INT64:
+      return get(int64_t{});
+    case LAZYT_DTYPE_INT32:
+      return get(int32_t{});
+    case LAZYT_DTYPE_UINT8:
+    case LAZYT_DTYPE_BOOL:
+      return get(uint8_t{});
+    default:
+      return NAN;
+  }
+}
+
+// Byte offsets of the elements in row-major order of the dims.
+std::vector<uint64_t> places(const base::Meta& meta) {
+  std::vector<uint64_t> out;
+  const int64_t n = meta.numel();
+  for (int64_t i = 0; i < n; i++) {
+    int64_t rest = i, at = 0;
+    for (size_t d = meta.dims.size(); d-- > 0;) {
+      at += rest % meta.dims[d] * meta.strides[d];
+      rest /= meta.dims[d];
+    }
+    out.push_back(static_cast<uint64_t>(at) * lazyt_dtype_size(meta.dtype));
+  }
+  return out;
+}
+
+class OpTest : public Case {
+ public:
+  explicit OpTest(const OpCase& c) : case_(c) {}
+
+  void TestBody() override {
+    base::Ref<ir::Program> program = parse(case_.text);
+    MUST(program);
+    const ir::Graph graph = program->to_graph();
+    ASSERT_EQ(graph.inputs.size(), case_.inputs.size()) << "error in the corpus";
+    ASSERT_EQ(graph.outputs.size(), case_.outputs.size()) << "error in the corpus";
+    Compiled compiled = compile(program);
+    MUST(compiled);
+    std::vector<BufferPtr> buffers;
+    std::vector<In> inputs;
+    for (size_t i = 0; i < graph.inputs.size(); i++) {
+      const ir::Value& value = graph.values[graph.inputs[i].value];
+      if (value.kind == ir::ValueKind::kHostScalar) {
+        inputs.push_back(number({}));
+        store(inputs.back().scalar.bytes, value.meta.dtype, case_.inputs[i].at(0));
+        continue;
+      }
+      Bytes bytes(value.meta.span_bytes(), kStale);
+      const std::vector<uint64_t> at = places(value.meta);
+      ASSERT_EQ(at.size(), case_.inputs[i].size()) << "error in the corpus: input " << i;
+      for (size_t k = 0; k < at.size(); k++)
+        store(bytes.data() + at[k], value.meta.dtype, case_.inputs[i][k]);
+      buffers.push_back(upload(bytes));
+      MUST(buffers.back());
+      inputs.push_back(in(buffers.back()));
+    }
+    const char* rule = case_.text.find(" lazyt::") != std::string::npos ? "PRG-7" : "PRG-9";
+    std::vector<Bytes> results = run(rule, compiled, inputs);
+    MUST(results.size() == case_.outputs.size());
+    for (size_t i = 0; i < results.size(); i++)
+      compare(rule, i, graph.values[graph.outputs[i].value].meta, results[i], case_.outputs[i]);
+  }
+
+ private:
+  void compare(const char* rule, size_t index, const base::Meta& meta, const Bytes& got,
+               const Expected& expected) {
+    const std::vector<uint64_t> at = places(meta);
+    ASSERT_EQ(at.size(), expected.values.size()) << "error in the corpus: output " << index;
+    size_t wrong = 0, first = 0;
+    for (size_t k = 0; k < at.size(); k++) {
+      const double want = expected.values[k], have = load(got.data() + at[k], meta.dtype);
+      const bool same = std::isnan(want) ? std::isnan(have)
+                        : std::isinf(want)
+                            ? have == want
+                            : std::abs(have - want) <= expected.absolute + expected.relative * std::abs(want);
+      if (!same && wrong++ == 0) first = k;
+    }
+    keeps(rule, wrong == 0, fmt::format("ran, output {} {}", index, base::to_string(meta)),
+          wrong ? fmt::format("element {}: {:.9g} within {:.2g}", first, expected.values[first],
+                              expected.absolute + expected.relative * std::abs(expected.values[first]))
+                : "",
+          wrong ? fmt::format("{:.9g}; {} of {} elements differ", load(got.data() + at[first], meta.dtype),
+                              wrong, at.size())
+                : "");
+  }
+
+  const OpCase& case_;
+};
+
+}  // namespace
+
+void register_op_cases() {
+  for (const CorpusFile& file : kCorpus) {
+    for (OpCase& c : read_cases(file)) {
+      auto* kept = new OpCase(std::move(c));  // until the process ends
+      all_cases().push_back(
+          {"Ops." + kept->name, {kept->text.find(" lazyt::") != std::string::npos ? "PRG-7" : "PRG-9"}});
+      ::testing::RegisterTest("Ops", kept->name.c_str(), nullptr, nullptr, __FILE__, __LINE__,
+                              [kept]() -> Case* { return new OpTest(*kept); });
+    }
+  }
+}
+
+}  // namespace lazyt::conformance

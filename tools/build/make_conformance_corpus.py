@@ -1,0 +1,585 @@
+"""Write the reference values of the conformance suite, tests/conformance/corpus/*.lzt. Needs torch; by hand.
+
+    make_conformance_corpus.py [FOLDER]
+
+A file holds cases; a case is lines
+
+    case NAME
+    program(...) {          the program's text, as `ir/text.h` describes it
+    }
+    in V V V ...            for each input: its elements in row-major order of its dims, whatever its strides
+    out REL ABS V V V ...   for each output: the same, and its error bound: |got - V| <= ABS + REL * |V|
+
+Values are computed by PyTorch in float64 from inputs that the dtype of the program holds exactly. Bounds are
+in units of the dtype's epsilon: a few for what is rounded once or twice, as many as there are terms, times
+the sum of the terms' magnitudes, for sums. Random operators are computed here from rule PRG-7 alone.
+"""
+
+import math
+import sys
+from pathlib import Path
+
+import torch
+
+ROOT = Path(__file__).resolve().parents[2]
+EPS = {"f32": 2.0**-23, "f64": 2.0**-52}
+NAMES = {
+    torch.float32: "f32",
+    torch.float64: "f64",
+    torch.int64: "i64",
+    torch.bool: "b1",
+    torch.int32: "i32",
+    torch.uint8: "u8",
+}
+torch.manual_seed(0)
+
+
+class Arg(str):
+    """Text of an argument that is no tensor."""
+
+
+def number(v) -> str:
+    if isinstance(v, bool):
+        return "1" if v else "0"
+    if isinstance(v, int):
+        return str(v)
+    if math.isnan(v):
+        return "nan"
+    if math.isinf(v):
+        return "inf" if v > 0 else "-inf"
+    return str(int(v)) if v == int(v) and abs(v) < 1e15 else repr(v)
+
+
+def numbers(t: torch.Tensor) -> str:
+    return " ".join(number(v) for v in t.reshape(-1).tolist())
+
+
+def type_of(t: torch.Tensor) -> str:
+    text = f"{NAMES[t.dtype]}[{','.join(map(str, t.shape))}]"
+    return text if t.is_contiguous() else text + "{" + ",".join(map(str, t.stride())) + "}"
+
+
+def literal(v) -> str:
+    if isinstance(v, Arg):
+        return str(v)
+    if v is None:
+        return "none"
+    if isinstance(v, bool):
+        return "true" if v else "false"
+    if isinstance(v, float):
+        return number(v) if "e" in repr(v) or "." in repr(v) and v != int(v) else repr(v)
+    if isinstance(v, torch.dtype):
+        return f"dtype({NAMES[v]})"
+    if isinstance(v, (list, tuple)):
+        if v and isinstance(v[0], bool):
+            return f"bools[{','.join('true' if x else 'false' for x in v)}]"
+        return f"ints[{','.join(map(str, v))}]"
+    return str(v)
+
+
+class Corpus:
+    def __init__(self, name: str, note: str):
+        self.name, self.lines = name, [f"# {note} Written by tools/build/make_conformance_corpus.py."]
+
+    def case(self, name, op, args, call, rel=2.0, terms=0.0, exact=False, host=()):
+        """`args`: tensors, lists of tensors, and the rest as it stands in the schema. `call` maps the tensors
+        in float64 to the results. `terms`: bound of a sum, in epsilons of the dtype times this magnitude.
+        `host`: (dtype text, value) of host scalars, which stand in args as Arg("%h0"), ..."""
+        tensors = []
+        for a in args:
+            tensors += (
+                [a]
+                if isinstance(a, torch.Tensor)
+                else [t for t in a if isinstance(t, torch.Tensor)]
+                if isinstance(a, list)
+                else []
+            )
+        unique = []
+        for t in tensors:
+            if not any(t is u for u in unique):
+                unique.append(t)
+        ids = {id(t): f"%{i}" for i, t in enumerate(unique)}
+        wide = {id(t): t.double() if t.is_floating_point() else t for t in unique}
+        scalars = [f"%{len(unique) + i}" for i in range(len(host))]
+
+        def text(a):
+            if isinstance(a, torch.Tensor):
+                return ids[id(a)]
+            if isinstance(a, list) and a and isinstance(a[0], torch.Tensor):
+                return "[" + ", ".join(ids[id(t)] for t in a) + "]"
+            if isinstance(a, Arg) and a.startswith("%h"):
+                return scalars[int(a[2:])]
+            return literal(a)
+
+        def widened(a):
+            if isinstance(a, torch.Tensor):
+                return wide[id(a)]
+            return (
+                [wide[id(t)] for t in a]
+                if isinstance(a, list) and a and isinstance(a[0], torch.Tensor)
+                else a
+            )
+
+        results = call(*[widened(a) for a in args])
+        results = list(results) if isinstance(results, (list, tuple)) else [results]
+        dtype = next((t.dtype for t in unique if t.is_floating_point()), torch.float32)
+        results = [
+            (r if isinstance(r, tuple) else (r, dtype if r.is_floating_point() else r.dtype)) for r in results
+        ]
+        first = len(unique) + len(host)
+        outs = [f"%{first + i}" for i in range(len(results))]
+        inputs = [f"{ids[id(t)]}: {type_of(t)}" for t in unique]
+        inputs += [f"{s}: host weak {kind}" for s, (kind, _) in zip(scalars, host, strict=True)]
+        types = [f"{NAMES[d]}[{','.join(map(str, r.shape))}]" for r, d in results]
+        self.lines += [
+            f"case {name}",
+            f"program({', '.join(inputs)}) {{",
+            f"  {', '.join(outs)} = {op}({', '.join(text(a) for a in args)}) : {', '.join(types)}",
+            f"  return {', '.join(outs)}",
+            "}",
+        ]
+        self.lines += [("in " + numbers(t)).strip() for t in unique]
+        self.lines += [f"in {number(v)}" for _, v in host]
+        for r, d in results:
+            eps = 0.0 if exact or not d.is_floating_point else EPS[NAMES[d]]
+            self.lines.append(f"out {rel * eps:.3g} {terms * eps:.3g} {numbers(r)}".strip())
+
+    def write(self, folder: Path):
+        (folder / f"{self.name}.lzt").write_text("\n".join(self.lines) + "\n", encoding="utf-8")
+
+
+def grid(*shape, scale=1.0, dtype=torch.float32, positive=False):
+    """Numbers of few bits, so that every dtype holds them exactly."""
+    t = torch.randint(-64, 65, shape).double() / 32 * scale
+    return (t.abs() + 0.125 if positive else t).to(dtype)
+
+
+def permuted(t):
+    """The same values, laid out column-major."""
+    return t.t().contiguous().t()
+
+
+def pointwise(folder):
+    c = Corpus("pointwise", "Pointwise operators: one rounding or two.")
+    a, b, row, col = grid(3, 5), grid(3, 5), grid(5), grid(3, 1)
+    pos = grid(3, 5, positive=True)
+    for alpha in (1, 2):
+        c.case(f"add_alpha{alpha}", "aten::add.Tensor", [a, b, alpha], lambda x, y, s: x + s * y, terms=8)
+    c.case("add_broadcast", "aten::add.Tensor", [col, row, 1], lambda x, y, s: x + y)
+    c.case("add_strided", "aten::add.Tensor", [permuted(a), b, 1], lambda x, y, s: x + y)
+    c.case("add_empty", "aten::add.Tensor", [grid(0, 5), row, 1], lambda x, y, s: x + y)
+    c.case("add_rank0", "aten::add.Tensor", [grid(), a, 1], lambda x, y, s: x + y)
+    c.case(
+        "add_i64",
+        "aten::add.Tensor",
+        [torch.arange(6), torch.arange(6) * 7, 3],
+        lambda x, y, s: x + s * y,
+        exact=True,
+    )
+    c.case("add_f64", "aten::add.Tensor", [a.double(), b.double(), 1], lambda x, y, s: x + y)
+    c.case("add_scalar", "aten::add.Scalar", [a, 1.5, 1], lambda x, v, s: x + v)
+    c.case("sub", "aten::sub.Tensor", [a, b, 1], lambda x, y, s: x - y)
+    c.case("mul", "aten::mul.Tensor", [a, b], lambda x, y: x * y)
+    c.case("mul_broadcast", "aten::mul.Tensor", [a, row], lambda x, y: x * y)
+    c.case("mul_scalar", "aten::mul.Scalar", [a, 0.5], lambda x, v: x * v)
+    c.case("mul_host_scalar", "aten::mul.Scalar", [a, Arg("%h0")], lambda x, v: x * 0.1, host=[("f64", 0.1)])
+    c.case("div", "aten::div.Tensor", [a, pos], lambda x, y: x / y)
+    c.case(
+        "div_by_zero",
+        "aten::div.Tensor",
+        [torch.tensor([1.0, -1.0, 0.0]), torch.zeros(3)],
+        lambda x, y: x / y,
+    )
+    c.case("div_scalar", "aten::div.Scalar", [a, 3.0], lambda x, v: x / v)
+    c.case("sqrt", "aten::sqrt", [pos], torch.sqrt)
+    c.case("sqrt_negative", "aten::sqrt", [torch.tensor([-1.0, 0.0, 4.0, math.inf])], torch.sqrt)
+    c.case("relu", "aten::relu", [a], torch.relu, exact=True)
+    c.case("relu_nan", "aten::relu", [torch.tensor([math.nan, -math.inf, math.inf])], torch.relu, exact=True)
+    c.case("relu_strided", "aten::relu", [permuted(a)], torch.relu, exact=True)
+    c.case("neg", "aten::neg", [a], torch.neg, exact=True)
+    c.case("exp", "aten::exp", [a], torch.exp, rel=4)
+    c.case(
+        "threshold_backward",
+        "aten::threshold_backward",
+        [a, b, 0],
+        lambda g, x, t: torch.where(x > 0, g, 0.0),
+        exact=True,
+    )
+    c.case("addcmul", "aten::addcmul", [a, b, pos, 0.5], lambda x, y, z, v: x + v * y * z, rel=4, terms=16)
+    c.case(
+        "to_f64",
+        "aten::_to_copy",
+        [a, torch.float64, None, None, None, False, None],
+        lambda x, *_: [(x, torch.float64)],
+        exact=True,
+    )
+    c.case(
+        "to_i64",
+        "aten::_to_copy",
+        [a, torch.int64, None, None, None, False, None],
+        lambda x, *_: x.to(torch.int64),
+        exact=True,
+    )
+    c.case(
+        "to_bool",
+        "aten::_to_copy",
+        [a, torch.bool, None, None, None, False, None],
+        lambda x, *_: x != 0,
+        exact=True,
+    )
+    c.case(
+        "full",
+        "aten::full",
+        [[2, 3], 1.5, torch.float32, None, None, None],
+        lambda *_: torch.full((2, 3), 1.5).double(),
+        exact=True,
+    )
+    c.case(
+        "full_i64",
+        "aten::full",
+        [[4], 7, torch.int64, None, None, None],
+        lambda *_: torch.full((4,), 7),
+        exact=True,
+    )
+    c.write(folder)
+
+
+def views(folder):
+    c = Corpus("views", "Rearrangements: exact.")
+    a, cube = grid(3, 5), grid(2, 3, 4)
+    c.case("permute", "aten::permute", [cube, [2, 0, 1]], lambda x, d: x.permute(d), exact=True)
+    c.case("permute_strided", "aten::permute", [permuted(a), [1, 0]], lambda x, d: x.permute(d), exact=True)
+    c.case("reshape", "aten::reshape", [cube, [6, 4]], lambda x, s: x.reshape(s), exact=True)
+    c.case("reshape_strided", "aten::reshape", [permuted(a), [15]], lambda x, s: x.reshape(s), exact=True)
+    c.case("expand", "aten::expand", [grid(3, 1), [2, 3, 4], False], lambda x, s, i: x.expand(s), exact=True)
+    c.case("slice", "aten::slice.Tensor", [a, 1, 1, 4, 1], lambda x, d, s, e, t: x[:, 1:4], exact=True)
+    c.case("slice_step", "aten::slice.Tensor", [a, 1, 0, 5, 2], lambda x, d, s, e, t: x[:, 0:5:2], exact=True)
+    c.write(folder)
+
+
+def reductions(folder):
+    c = Corpus("reductions", "Sums, and what is made of them.")
+    a, cube, logits = grid(3, 5), grid(2, 3, 4), grid(4, 7)
+    c.case(
+        "sum_dims",
+        "aten::sum.dim_IntList",
+        [cube, [0, 2], False, None],
+        lambda x, d, k, t: x.sum(d),
+        terms=8 * 16,
+    )
+    c.case(
+        "sum_keepdim",
+        "aten::sum.dim_IntList",
+        [a, [1], True, None],
+        lambda x, d, k, t: x.sum(d, keepdim=True),
+        terms=5 * 10,
+    )
+    c.case(
+        "sum_strided",
+        "aten::sum.dim_IntList",
+        [permuted(a), [0], False, None],
+        lambda x, d, k, t: x.sum(d),
+        terms=3 * 6,
+    )
+    c.case(
+        "sum_empty",
+        "aten::sum.dim_IntList",
+        [grid(0, 3), [0], False, None],
+        lambda x, d, k, t: x.sum(d),
+        exact=True,
+    )
+    soft = torch.log_softmax(logits.double(), 1).float()
+    c.case(
+        "log_softmax",
+        "aten::_log_softmax",
+        [logits, 1, False],
+        lambda x, d, h: torch.log_softmax(x, d),
+        rel=8,
+        terms=8,
+    )
+    large = logits * 40
+    c.case(
+        "log_softmax_large",
+        "aten::_log_softmax",
+        [large, 1, False],
+        lambda x, d, h: torch.log_softmax(x, d),
+        rel=8,
+        terms=160,
+    )
+    grad = grid(4, 7)
+    c.case(
+        "log_softmax_backward",
+        "aten::_log_softmax_backward_data",
+        [grad, soft, 1, torch.float32],
+        lambda g, o, d, t: g - o.exp() * g.sum(d, keepdim=True),
+        rel=8,
+        terms=128,
+    )
+    labels = torch.tensor([0, 3, 6, 3])
+    weight = grid(7, positive=True)
+    for name, w, reduction, ignore in (
+        ("mean", None, 1, -100),
+        ("sum", None, 2, -100),
+        ("none", None, 0, -100),
+        ("ignored", None, 1, 3),
+        ("weighted", weight, 1, -100),
+    ):
+
+        def forward(x, t, ww, r, i):
+            return list(torch.ops.aten.nll_loss_forward(x, t, ww, r, i))
+
+        c.case(
+            f"nll_loss_{name}",
+            "aten::nll_loss_forward",
+            [soft, labels, w, reduction, ignore],
+            forward,
+            rel=4,
+            terms=64,
+        )
+        wide = None if w is None else w.double()
+        loss, total = torch.ops.aten.nll_loss_forward(soft.double(), labels, wide, reduction, ignore)
+        gout, total = grid(*loss.shape, positive=True), total.float()
+
+        def backward(g, x, t, ww, r, i, tw):
+            return torch.ops.aten.nll_loss_backward(g, x, t, ww, r, i, tw)
+
+        c.case(
+            f"nll_loss_backward_{name}",
+            "aten::nll_loss_backward",
+            [gout, soft, labels, w, reduction, ignore, total],
+            backward,
+            rel=8,
+        )
+    c.write(folder)
+
+
+def contractions(folder):
+    c = Corpus("contractions", "Matrix products and convolutions.")
+    a, b, bias = grid(3, 8), grid(8, 4), grid(4)
+    c.case("mm", "aten::mm", [a, b], torch.mm, terms=8 * 32)
+    c.case("mm_strided", "aten::mm", [permuted(a), permuted(b)], torch.mm, terms=8 * 32)
+    c.case("mm_empty_inner", "aten::mm", [grid(2, 0), grid(0, 3)], torch.mm, exact=True)
+    c.case("mm_f64", "aten::mm", [a.double(), b.double()], torch.mm, terms=8 * 32)
+    c.case(
+        "addmm", "aten::addmm", [bias, a, b, 1, 1], lambda x, y, z, p, q: torch.addmm(x, y, z), terms=9 * 32
+    )
+    c.case(
+        "addmm_scaled",
+        "aten::addmm",
+        [grid(3, 4), a, b, 0.5, 2],
+        lambda x, y, z, p, q: torch.addmm(x, y, z, beta=p, alpha=q),
+        terms=9 * 64,
+    )
+    for name, channels, out, size, kernel, stride, padding, dilation, groups in (
+        ("plain", 2, 3, 6, 3, 1, 0, 1, 1),
+        ("padded", 1, 2, 5, 3, 1, 1, 1, 1),
+        ("strided", 2, 2, 7, 3, 2, 1, 1, 1),
+        ("grouped", 4, 4, 4, 3, 1, 1, 1, 2),
+        ("dilated", 1, 1, 7, 3, 1, 0, 2, 1),
+    ):
+        x, w, v = grid(2, channels, size, size), grid(out, channels // groups, kernel, kernel), grid(out)
+        rest = [[stride] * 2, [padding] * 2, [dilation] * 2, False, [0, 0], groups]
+        work = channels // groups * kernel * kernel
+        y = torch.ops.aten.convolution(x.double(), w.double(), v.double(), *rest)
+        c.case(
+            f"convolution_{name}",
+            "aten::convolution",
+            [x, w, v, *rest],
+            torch.ops.aten.convolution.default,
+            terms=work * 32,
+        )
+        g = grid(*y.shape)
+        spots = y.shape[0] * y.shape[2] * y.shape[3]
+        c.case(
+            f"convolution_backward_{name}",
+            "aten::convolution_backward",
+            [g, x, w, [out], *rest, [True, True, True]],
+            lambda *p: list(torch.ops.aten.convolution_backward.default(*p)),
+            terms=max(spots, work * out) * 16,
+        )
+    c.write(folder)
+
+
+def pooling(folder):
+    c = Corpus("pooling", "Maximum over windows: exact.")
+    for name, size, kernel, stride, padding in (
+        ("plain", 6, 2, 2, 0),
+        ("overlapping", 5, 3, 1, 0),
+        ("padded", 5, 3, 2, 1),
+    ):
+        # All different, so that the index is the only one.
+        x = (torch.randperm(2 * 2 * size * size).double().reshape(2, 2, size, size) / 16 - 3).float()
+        rest = [[kernel] * 2, [stride] * 2, [padding] * 2, [1, 1], False]
+        y, indices = torch.ops.aten.max_pool2d_with_indices(x.double(), *rest)
+        c.case(
+            f"max_pool2d_{name}",
+            "aten::max_pool2d_with_indices",
+            [x, *rest],
+            lambda *p: list(torch.ops.aten.max_pool2d_with_indices(*p)),
+            exact=True,
+        )
+        c.case(
+            f"max_pool2d_backward_{name}",
+            "aten::max_pool2d_with_indices_backward",
+            [grid(*y.shape), x, *rest, indices],
+            torch.ops.aten.max_pool2d_with_indices_backward.default,
+            terms=32,
+        )
+    c.write(folder)
+
+
+def foreach(folder):
+    c = Corpus("foreach", "Lists of tensors, as optimizers use them.")
+    a, b, d = ([grid(2, 3), grid(4), grid()] for _ in range(3))
+    pos = [t.abs() + 0.5 for t in a]
+    c.case(
+        "add_list",
+        "aten::_foreach_add.List",
+        [a, b, 1],
+        lambda x, y, s: [p + q for p, q in zip(x, y, strict=True)],
+    )
+    c.case(
+        "add_list_alpha",
+        "aten::_foreach_add.List",
+        [a, b, -0.5],
+        lambda x, y, s: [p + s * q for p, q in zip(x, y, strict=True)],
+        terms=8,
+    )
+    c.case(
+        "add_list_host_alpha",
+        "aten::_foreach_add.List",
+        [a, b, Arg("%h0")],
+        lambda x, y, s: [p - 0.25 * q for p, q in zip(x, y, strict=True)],
+        terms=8,
+        host=[("f64", -0.25)],
+    )
+    c.case("add_scalar", "aten::_foreach_add.Scalar", [a, 1.5], lambda x, s: [p + s for p in x])
+    c.case(
+        "mul_list", "aten::_foreach_mul.List", [a, b], lambda x, y: [p * q for p, q in zip(x, y, strict=True)]
+    )
+    c.case("mul_scalar", "aten::_foreach_mul.Scalar", [a, 0.75], lambda x, s: [p * s for p in x])
+    c.case(
+        "div_list",
+        "aten::_foreach_div.List",
+        [a, pos],
+        lambda x, y: [p / q for p, q in zip(x, y, strict=True)],
+    )
+    c.case("div_scalar", "aten::_foreach_div.Scalar", [a, 3.0], lambda x, s: [p / s for p in x])
+    c.case(
+        "addcmul_scalar",
+        "aten::_foreach_addcmul.Scalar",
+        [a, b, d, 0.5],
+        lambda x, y, z, v: [p + v * q * r for p, q, r in zip(x, y, z, strict=True)],
+        rel=4,
+        terms=16,
+    )
+    c.case("sqrt", "aten::_foreach_sqrt", [pos], lambda x: [p.sqrt() for p in x])
+    c.write(folder)
+
+
+def philox(counter: tuple[int, int, int, int], key: tuple[int, int]) -> tuple[int, int, int, int]:
+    """Philox 4x32-10 of Salmon et al., 2011."""
+    c, (k0, k1) = list(counter), key
+    for _ in range(10):
+        p0, p1 = c[0] * 0xD2511F53, c[2] * 0xCD9E8D57
+        c = [(p1 >> 32) ^ c[1] ^ k0, p1 & 0xFFFFFFFF, (p0 >> 32) ^ c[3] ^ k1, p0 & 0xFFFFFFFF]
+        k0, k1 = (k0 + 0x9E3779B9) & 0xFFFFFFFF, (k1 + 0xBB67AE85) & 0xFFFFFFFF
+    return tuple(c)
+
+
+# The vectors that Random123 publishes.
+assert philox((0,) * 4, (0,) * 2) == (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)
+assert philox((0xFFFFFFFF,) * 4, (0xFFFFFFFF,) * 2) == (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)
+assert philox((0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344), (0xA4093822, 0x299F31D0)) == (
+    0xD16CFE09,
+    0x94FDCCEB,
+    0x5001E420,
+    0x24126EA1,
+)
+
+
+def word(seed: int, offset: int, i: int) -> int:
+    """Word i by PRG-7."""
+    counter = (offset + i // 4) & 0xFFFFFFFFFFFFFFFF
+    seed &= 0xFFFFFFFFFFFFFFFF
+    return philox((counter & 0xFFFFFFFF, counter >> 32, 0, 0), (seed & 0xFFFFFFFF, seed >> 32))[i % 4]
+
+
+def wide_word(seed: int, offset: int, i: int) -> int:
+    return word(seed, offset, 2 * i) | word(seed, offset, 2 * i + 1) << 32
+
+
+def f32(v: float) -> float:
+    return torch.tensor(v, dtype=torch.float64).float().item()
+
+
+def random(folder):
+    c = Corpus("random", "Random operators by rule PRG-7.")
+    # Seeds that a double holds: the corpus is read as such.
+    for seed, offset in ((0, 0), (1, 5), (0x12345690ABCDEF, 2**32 - 1), (-1, 2**40)):
+        tag = f"s{seed & 0xFFFF:x}_o{offset:x}"
+        host = [("i64", seed), ("i64", offset)]
+        stream = [Arg("%h0"), Arg("%h1")]
+        u = [(word(seed, offset, i) >> 8) * 2.0**-24 for i in range(130)]
+
+        def uniform(*_, u=u):
+            return torch.tensor([f32(f32(v * 3.0) - 1.0) for v in u], dtype=torch.float64)
+
+        # from + (to - from) * u in two roundings: exact.
+        c.case(
+            f"uniform_{tag}",
+            "lazyt::uniform",
+            [[130], torch.float32, -1.0, 2.0, *stream],
+            uniform,
+            exact=True,
+            host=host,
+        )
+        v = [(wide_word(seed, offset, i) >> 11) * 2.0**-53 for i in range(9)]
+        c.case(
+            f"uniform_f64_{tag}",
+            "lazyt::uniform",
+            [[9], torch.float64, 0.0, 1.0, *stream],
+            lambda *_, v=v: [(torch.tensor(v, dtype=torch.float64), torch.float64)],
+            exact=True,
+            host=host,
+        )
+
+        def normal(*_, seed=seed, offset=offset):
+            out = []
+            for k in range(0, 66, 2):
+                u1 = ((word(seed, offset, k) >> 8) + 1) * 2.0**-24
+                u2 = (word(seed, offset, k + 1) >> 8) * 2.0**-24
+                r = math.sqrt(-2 * math.log(u1))
+                out += [r * math.cos(2 * math.pi * u2), r * math.sin(2 * math.pi * u2)]
+            return torch.tensor([2.0 * x + 0.5 for x in out[:65]], dtype=torch.float64)
+
+        c.case(
+            f"normal_{tag}",
+            "lazyt::normal",
+            [[65], torch.float32, 0.5, 2.0, *stream],
+            normal,
+            rel=8,
+            terms=64,
+            host=host,
+        )
+        x = grid(6, 11)
+
+        def dropout(t, *_, u=u):
+            keep = torch.tensor([a >= f32(0.3) for a in u[:66]]).reshape(6, 11)
+            return [torch.where(keep, t * f32(1 / (1 - f32(0.3))), 0.0), keep]
+
+        c.case(f"dropout_{tag}", "lazyt::dropout", [x, 0.3, *stream], dropout, rel=4, host=host)
+    c.write(folder)
+
+
+def main():
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "tests/conformance/corpus"
+    folder.mkdir(parents=True, exist_ok=True)
+    makers = (pointwise, views, reductions, contractions, pooling, foreach, random)
+    for make in makers:
+        make(folder)
+    print(f"{sum(f.stat().st_size for f in folder.glob('*.lzt'))} bytes in {folder}")
+
+
+if __name__ == "__main__":
+    main()

@@ -131,6 +131,10 @@ void fill(TorchOp& t) {
   }
   op.random |= op.lowering == Lowering::kDropout || t.handle.hasTag(at::Tag::nondeterministic_seeded);
   if (op.random && op.lowering == Lowering::kPlain) refuse("it is random and outside the opset");
+  // Pointwise kernels and copies are TensorIterator's, which checks; filling is exempt there.
+  if (mutates && (t.handle.hasTag(at::Tag::pointwise) || op.lowering == Lowering::kCopy) &&
+      op.lowering != Lowering::kFill && op.lowering != Lowering::kZero)
+    t.overlap = op.name == "aten::masked_fill_" ? OverlapRule::kPartial : OverlapRule::kInternalAndPartial;
   op.functional_name = op.name;
   op.functional_overload = op.overload;
   if (mutates && op.lowering == Lowering::kPlain) {

@@ -7,6 +7,10 @@
 
 namespace lazyt::frontend {
 
+// What eager's kernel of a writing operator checks: that no written element stands in another place of the written
+// tensor, and that another operand shares all of its memory or none.
+enum class OverlapRule : uint8_t { kNone, kPartial, kInternalAndPartial };
+
 // Of one operator; made once, lives for the process.
 struct TorchOp {
   explicit TorchOp(const c10::OperatorHandle& handle) : handle(handle) {}
@@ -17,6 +21,7 @@ struct TorchOp {
   bool recordable = false;  // else every call runs on the host
   std::string why_not;      // recordable is false: the reason
   bool has_out = false;
+  OverlapRule overlap = OverlapRule::kNone;
   bool masks_on_host = false;  // a call with a mask among its indices has a shape that depends on data
   // One entry per return: index of the argument it is, or -1 for a fresh tensor, -2 for a fresh list.
   std::vector<int> returns;

@@ -67,16 +67,22 @@ void collect(std::vector<at::Tensor>& out, const c10::IValue& v) {
   else for (const auto& e : v.toListRef()) out.push_back(e.isNone() ? at::Tensor() : e.toTensor());
 }
 
-// Meta kernels that are written in Python word errors in their own way: what eager says is what users know.
-// Zeros of the operands' shapes are enough to hear it, where they are not large.
-void raise_eagers_error(const TorchOp& op, c10::ArrayRef<c10::IValue> args) {
+// Meta kernels that are written in Python word errors in their own way, and refuse a few calls that eager takes:
+// what eager says is what users know. Zeros of the operands' geometry are enough to hear it, where they are not
+// large: the arguments on the CPU after the call, and its results, or eager's own error. Nothing if too large.
+struct OnZeros {
+  torch::jit::Stack args, results;
+};
+
+std::optional<OnZeros> ask_eager(const TorchOp& op, c10::ArrayRef<c10::IValue> args) {
   constexpr int64_t kMost = 1 << 22;
   int64_t elements = 0;
   std::function<c10::IValue(const c10::IValue&)> to_cpu = [&](const c10::IValue& v) -> c10::IValue {
     auto zeros = [&](const at::Tensor& t) {
       if (!t.defined() || !is_lazy(t)) return t;
       elements += t.numel();
-      return elements > kMost ? at::Tensor() : at::zeros(t.sizes(), t.options().device(at::kCPU));
+      if (elements > kMost) return at::Tensor();
+      return at::empty_strided(t.sizes(), t.strides(), t.options().device(at::kCPU)).zero_();
     };
     if (v.isTensor()) return zeros(v.toTensor());
     if (v.isTensorList()) {
@@ -94,9 +100,12 @@ void raise_eagers_error(const TorchOp& op, c10::ArrayRef<c10::IValue> args) {
     if (v.isGenerator()) return {};
     return v;
   };
-  torch::jit::Stack stack;
-  for (const auto& a : args) stack.push_back(to_cpu(a));
-  if (elements <= kMost) op.handle.callBoxed(stack);
+  OnZeros said;
+  for (const auto& a : args) said.args.push_back(to_cpu(a));
+  if (elements > kMost) return std::nullopt;
+  said.results = said.args;
+  op.handle.callBoxed(said.results);
+  return said;
 }
 
 ShapeResult compute(const TorchOp& op, c10::ArrayRef<c10::IValue> args) {
@@ -105,14 +114,18 @@ ShapeResult compute(const TorchOp& op, c10::ArrayRef<c10::IValue> args) {
   torch::jit::Stack stack;
   for (const auto& a : args) stack.push_back(to_meta(a));
   torch::jit::Stack inputs = stack;
+  bool eager_said = false;
   try {
     op.handle.callBoxed(stack);
   } catch (const c10::NotImplementedError&) {
     r.known = false;
     return r;
   } catch (...) {
-    raise_eagers_error(op, args);
-    throw;
+    auto said = ask_eager(op, args);
+    if (!said) throw;
+    inputs = std::move(said->args);
+    stack = std::move(said->results);
+    eager_said = true;
   }
   std::vector<at::Tensor> fresh;
   for (size_t i = 0; i < op.returns.size(); i++)
@@ -131,11 +144,11 @@ ShapeResult compute(const TorchOp& op, c10::ArrayRef<c10::IValue> args) {
   for (size_t i = 0; i < op.op.args.size(); i++)
     if (op.op.args[i].written) {
       if (op.op.args[i].out && args[i].isTensor() && inputs[i].toTensor().sizes() != args[i].toTensor().sizes())
-        r.resized.emplace_back(i, inputs[i].toTensor().sizes().vec());
+        r.resized.push_back({static_cast<uint32_t>(i), inputs[i].toTensor().sizes().vec(), inputs[i].toTensor().strides().vec()});
       collect(written, inputs[i]);
     }
   std::erase_if(written, [](const at::Tensor& t) { return !t.defined(); });
-  if (op.functional && !written.empty()) {
+  if (op.functional && !written.empty() && !eager_said) {
     torch::jit::Stack pure;
     for (size_t i = 0; i < inputs.size(); i++)
       if (!op.op.args[i].out) pure.push_back(to_meta(args[i]));

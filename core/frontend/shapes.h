@@ -8,10 +8,15 @@
 
 namespace lazyt::frontend {
 
+struct Resized {
+  uint32_t arg;  // index of an out= argument that takes another shape
+  base::Dims dims, strides;
+};
+
 struct ShapeResult {
   trace::Words metas;   // fresh results, then what goes into written tensors
   uint32_t fresh = 0;
-  std::vector<std::pair<uint32_t, base::Dims>> resized;  // out= arguments (index) that take another shape
+  std::vector<Resized> resized;
   bool known = true;    // false: the operator has no meta kernel
 };
 

@@ -7,6 +7,7 @@
 #include "frontend/encode.h"
 #include "frontend/errors.h"
 #include "frontend/fallback.h"
+#include "frontend/overlap.h"
 #include "frontend/shapes.h"
 #include "frontend/storage.h"
 #include "trace/session.h"
@@ -92,7 +93,11 @@ void record_call(TorchOp& op, torch::jit::Stack* stack) {
   if (op.has_out) {  // an out= tensor of another shape is resized first, as in eager
     const ShapeResult shapes = infer(op, call, args);
     if (!shapes.known) return call_on_host(op, stack, "it has no meta kernel");
-    for (const auto& [index, dims] : shapes.resized) args[index].toTensor().resize_(dims);
+    for (const auto& [index, dims, strides] : shapes.resized) {
+      const at::Tensor& out = args[index].toTensor();
+      out.resize_(dims);
+      out.unsafeGetTensorImpl()->set_sizes_and_strides(dims, strides);
+    }
     if (!shapes.resized.empty()) encode_again(op, args, call);
   }
 
@@ -107,6 +112,7 @@ void record_call(TorchOp& op, torch::jit::Stack* stack) {
   if (!replayed) {
     const ShapeResult& shapes = infer(op, call, args);
     if (!shapes.known) return call_on_host(op, stack, "it has no meta kernel");
+    check_overlap(op, args);
     check_backend_takes(op, call, shapes.metas, shapes.fresh);
     auto source = source_hook ? source_hook() : nullptr;
     std::lock_guard lock(recorder.mutex());

@@ -1,0 +1,14 @@
+// Overlap: writes that eager refuses because elements of the operands share memory.
+#pragma once
+
+#include <ATen/core/stack.h>
+
+#include "frontend/schema.h"
+
+namespace lazyt::frontend {
+
+// Raises eager's error where a written operand overlaps itself or, in part, another operand. Meta kernels do not
+// look. A call that is replayed has the geometry and storages of one that passed.
+void check_overlap(const TorchOp& op, c10::ArrayRef<c10::IValue> args);
+
+}  // namespace lazyt::frontend

@@ -1,0 +1,775 @@
+"""Random PyTorch programs, run eagerly on the CPU and on lazyt: whatever a user can observe must be the same.
+
+A program is a flat list of statements over named tensors; each is executed by itself, so one that raises
+is an observation and the program goes on. Loops are unrolled: the same statements again, with small deviations,
+which is all that a tape sees of a loop. A third run with LAZYT_REPLAY=0 must be bit-equal to the run that
+replays tapes. A failing program shrinks to the fewest statements that still fail the same way.
+
+    python tests/torch/program_fuzzer.py --programs 200 --seed 1
+    python tests/torch/program_fuzzer.py --script 1:17        the program of seed 1, number 17, as a script
+
+This process only forks: programs run in children, so a crash is a result like others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import hashlib
+import json
+import os
+import pickle
+import random
+import re
+import signal
+import sys
+import time
+import traceback
+import warnings
+
+import lazyt
+import torch
+
+PRELUDE = '''\
+import torch, lazyt
+
+
+def R(seed, *shape, dtype=torch.float32):
+    """Small numbers, the same on every device; whole ones for integers."""
+    g = torch.Generator().manual_seed(seed)
+    if dtype == torch.bool:
+        return torch.rand(shape, generator=g) < 0.5
+    if not (dtype.is_floating_point or dtype.is_complex):
+        return torch.randint(-4, 5, shape, generator=g).to(dtype)
+    return torch.randn(shape, generator=g).to(dtype) + (1j * torch.randn(shape, generator=g) if dtype.is_complex else 0)
+
+
+def I(seed, n, *shape):
+    """Indices below n."""
+    return torch.randint(0, max(n, 1), shape, generator=torch.Generator().manual_seed(seed))
+'''
+exec(compile(PRELUDE, "prelude", "exec"), globals())
+
+FLOATS = ["float32", "float64", "float16", "bfloat16"]
+DTYPES = ["float32"] * 6 + ["float64", "int64", "int64", "int32", "bool", "float16", "bfloat16", "complex64", "uint8"]
+
+
+# ---------------------------------------------------------------- running one program
+
+
+class Observed:
+    """What a run showed: exceptions by statement, what was logged, and every named tensor at the end."""
+
+    def __init__(self):
+        self.errors: dict[int, tuple[str, str]] = {}
+        self.tensors: dict[str, dict] = {}
+        self.aliases: dict[str, int] = {}
+
+    def digest(self) -> dict[str, str]:
+        def of(v):
+            return hashlib.sha1(pickle.dumps(v)).hexdigest()[:12]
+
+        out = {n: of((d["bytes"], d["shape"], d["stride"], d["dtype"])) for n, d in self.tensors.items()}
+        return out | {f"errors {i}": e[0] for i, e in self.errors.items()}
+
+
+def describe(t: torch.Tensor) -> dict:
+    cpu = t.detach().cpu().resolve_conj().resolve_neg()
+    flat = cpu.contiguous().reshape(-1)
+    return {
+        "dtype": str(t.dtype),
+        "shape": tuple(t.shape),
+        "stride": tuple(t.stride()),
+        "offset": t.storage_offset(),
+        "version": t._version,
+        "requires_grad": t.requires_grad,
+        "is_leaf": t.is_leaf,
+        "grad_fn": type(t.grad_fn).__name__,
+        "nbytes": t.untyped_storage().nbytes(),
+        "bytes": flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b"",
+        "value": cpu.clone(),
+    }
+
+
+def run(statements: list[str], device: str) -> Observed:
+    seen = Observed()
+    logged: list = []
+    env = {"torch": torch, "R": R, "I": I, "D": device}
+    env["log"] = lambda v: logged.append(v.clone() if isinstance(v, torch.Tensor) else v)
+    env["F"] = lazyt.mark_step if device == "lazyt" else lambda: None
+    own = set(env)
+    for i, text in enumerate(statements):
+        try:
+            exec(compile(text, f"<statement {i}>", "exec"), env)
+        except Exception as e:
+            seen.errors[i] = (type(e).__name__, str(e))
+    named = {n: v for n, v in env.items() if n not in own and isinstance(v, torch.Tensor)}
+    for n, v in list(named.items()):
+        try:
+            if v.is_leaf and v.grad is not None:
+                named[n + ".grad"] = v.grad
+        except RuntimeError:  # a view whose history was written over: describe() meets it again
+            pass
+    storages: dict[int, int] = {}
+    for n, v in named.items():
+        seen.aliases[n] = storages.setdefault(v.untyped_storage()._cdata, len(storages))
+    for n, v in named.items():
+        try:
+            seen.tensors[n] = describe(v)
+        except Exception as e:
+            seen.errors[len(seen.errors) + 100000] = (type(e).__name__, f"reading {n}: {e}")
+    for i, v in enumerate(logged):
+        seen.tensors[f"log {i}"] = describe(v if isinstance(v, torch.Tensor) else torch.tensor(v))
+    return seen
+
+
+def same_strides(a: dict, b: dict) -> bool:
+    """Strides that no element's address depends on are any: of one-element dims, of tensors without elements."""
+    return a["shape"] == b["shape"] and (
+        0 in a["shape"] or all(n == 1 or x == y for n, x, y in zip(a["shape"], a["stride"], b["stride"], strict=True))
+    )
+
+
+TOLERANCE = {"torch.float32": 1e-4, "torch.float64": 1e-10, "torch.float16": 2e-2, "torch.bfloat16": 1e-1}
+
+
+def values_differ(a: dict, b: dict) -> str | None:
+    if a["bytes"] == b["bytes"]:
+        return None
+    x, y = a["value"], b["value"]
+    if torch.equal(x, y):
+        return None
+    if not (x.is_floating_point() or x.is_complex()):
+        return f"eager {x.flatten()[:6].tolist()} lazyt {y.flatten()[:6].tolist()}"
+    tolerance = TOLERANCE.get(a["dtype"], 1e-4)
+    if x.is_complex():
+        x, y = torch.view_as_real(x), torch.view_as_real(y)
+    x, y = x.double(), y.double()
+    finite = x[x.isfinite()]
+    scale = max(1.0, finite.abs().max().item() if finite.numel() else 1.0)
+    if torch.allclose(x, y, rtol=tolerance, atol=tolerance * scale, equal_nan=True):
+        return None
+    return f"eager {x.flatten()[:6].tolist()} lazyt {y.flatten()[:6].tolist()}"
+
+
+def plain(text: str) -> str:
+    line = text.strip().splitlines()[0] if text.strip() else ""
+    return re.sub(r"lazyt(:0)?|privateuseone(:0)?|cpu|PrivateUse1|CPU", "DEV", line)
+
+
+def compare(eager: Observed, lazy: Observed) -> list[tuple[str, str]]:
+    """Differences as (kind, text)."""
+    out = []
+    for i in sorted(set(eager.errors) | set(lazy.errors)):
+        a, b = eager.errors.get(i), lazy.errors.get(i)
+        if a is None or b is None or a[0] != b[0]:
+            out.append(("exception", f"statement {i}: eager {a}, lazyt {b}"))
+        elif plain(a[1]) != plain(b[1]) and difflib.SequenceMatcher(None, plain(a[1]), plain(b[1])).ratio() < 0.5:
+            out.append(("message", f"statement {i}: eager {a}, lazyt {b}"))
+    if out:
+        return out
+    for n, a in eager.tensors.items():
+        b = lazy.tensors.get(n)
+        if b is None:
+            out.append(("exception", f"{n} cannot be read"))
+            continue
+        for key in ("dtype", "shape", "stride", "offset", "version", "requires_grad", "is_leaf", "grad_fn", "nbytes"):
+            if a[key] != b[key]:
+                if n.startswith("log ") or key == "stride" and same_strides(a, b):
+                    continue
+                out.append((key, f"{n}.{key}: eager {a[key]}, lazyt {b[key]}"))
+                if key in ("dtype", "shape"):
+                    break
+        else:
+            if text := values_differ(a, b):
+                out.append(("value", f"{n}: {text}"))
+    if not out and eager.aliases != lazy.aliases:
+        out.append(("alias", f"eager {eager.aliases}, lazyt {lazy.aliases}"))
+    return out
+
+
+# ---------------------------------------------------------------- making programs
+
+
+class Maker:
+    """Makes statements by looking at what the program has made so far: it runs along on the CPU."""
+
+    def __init__(self, rng: random.Random):
+        self.rng = rng
+        self.env: dict = {"torch": torch, "R": R, "I": I, "D": "cpu", "log": lambda v: None, "F": lambda: None}
+        self.own = set(self.env)
+        self.statements: list[str] = []
+        self.count = 0
+
+    # Choices.
+
+    def tensors(self, want=lambda t: True) -> list[str]:
+        return [n for n, v in self.env.items() if n not in self.own and isinstance(v, torch.Tensor) and want(v)]
+
+    def pick(self, want=lambda t: True) -> str:
+        names = self.tensors(want)
+        if not names:
+            raise LookupError
+        return self.rng.choice(names[-8:])
+
+    def at(self, name: str) -> torch.Tensor:
+        return self.env[name]
+
+    def floating(self) -> str:
+        return self.pick(lambda t: t.is_floating_point())
+
+    def like(self, name: str) -> str:
+        """An operand that broadcasts with the named tensor: another tensor, a slice of it, a new one, a number."""
+        t, r = self.at(name), self.rng.random()
+        if r < 0.5:
+            def fits(o):
+                pairs = zip(reversed(o.shape), reversed(t.shape), strict=False)
+                return o.dim() <= t.dim() and all(a == b or a == 1 for a, b in pairs)
+
+            return self.pick(fits)
+        if r < 0.85:
+            return self.scalar()
+        return f"R({self.seed()}, *{name}.shape).to(D)"
+
+    def seed(self) -> int:
+        return self.rng.randrange(1000)
+
+    def scalar(self) -> str:
+        return "⟦" + self.number() + "⟧"
+
+    def number(self) -> str:
+        r = self.rng
+        return r.choice(
+            [str(r.randint(-3, 4)), str(r.randint(-3, 4)), f"{r.uniform(-2, 2):.2f}", f"{r.uniform(-2, 2):.2f}", "0", "1", "0.0", "1.0",
+             "True", f"torch.tensor({r.uniform(-2, 2):.2f})", f"torch.tensor({r.randint(-2, 3)})",
+             f"torch.tensor({r.uniform(-2, 2):.2f}, dtype=torch.float64)"]
+        )
+
+    def shape(self) -> list[int]:
+        r = self.rng
+        dims = [r.choice([1, 2, 2, 3, 3, 4, 4, 5, 6]) for _ in range(r.choice([0, 1, 1, 2, 2, 2, 3, 3, 4]))]
+        if dims and r.random() < 0.06:
+            dims[r.randrange(len(dims))] = 0
+        return dims
+
+    def dim(self, t: torch.Tensor) -> int:
+        if t.dim() == 0:
+            raise LookupError
+        return self.rng.randrange(-t.dim(), t.dim())
+
+    def index(self, name: str) -> str:
+        """What stands in brackets."""
+        t, r = self.at(name), self.rng
+        if t.dim() == 0:
+            return r.choice(["...", "None", "()"])
+        n = t.shape[0]
+        kinds = ["...", "None", "1:", ":-1", "::2", "1:3", f"..., {r.randrange(max(t.shape[-1], 1))}", "..., None"]
+        if n:
+            kinds += [str(r.randrange(-n, n)), f"I({self.seed()}, {n}, {r.randint(1, 3)}).to(D)", f"[{r.randrange(n)}, {r.randrange(n)}]"]
+            if t.dim() > 1:
+                kinds += [f":, I({self.seed()}, {t.shape[1]}, 2).to(D)", f"{r.randrange(n)}, 1:", f"I({self.seed()}, {n}, 2).to(D), 0"]
+        kinds += [f"R({self.seed()}, *{name}.shape, dtype=torch.bool).to(D)", f"R({self.seed()}, {n}, dtype=torch.bool).to(D)"]
+        return r.choice(kinds)
+
+    # Statements.
+
+    def creation(self) -> str:
+        r, dtype = self.rng, f"torch.{self.rng.choice(DTYPES)}"
+        s = ", ".join(map(str, self.shape())) or "()"
+        tup = f"({s},)" if s != "()" else "()"
+        seeded = f"R({self.seed()}, {s}, dtype={dtype})" if s != "()" else f"R({self.seed()}, dtype={dtype})"
+        return r.choice(
+            [f"{seeded}.to(D)"] * 6
+            + [
+                f"torch.zeros({tup}, dtype={dtype}, device=D)",
+                f"torch.ones({tup}, dtype={dtype}, device=D)",
+                f"torch.full({tup}, {self.scalar()}, device=D)" if r.random() < 0.5 else f"torch.full({tup}, 2, dtype={dtype}, device=D)",
+                f"torch.arange({r.randint(0, 12)}, device=D)",
+                f"torch.arange(0, {r.randint(1, 12)}, 1.5, device=D)",
+                f"torch.empty({tup}, dtype={dtype}, device=D).fill_({r.randint(0, 3)})",
+                f"torch.linspace(-1, 1, {r.randint(1, 9)}, device=D)",
+                f"torch.eye({r.randint(1, 4)}, device=D)",
+                f"R({self.seed()}, 2, 3, {r.randint(1, 4)}, 2).to(D).to(memory_format=torch.channels_last)",
+                f"torch.zeros(2, 3, 2, 2, device=D).contiguous(memory_format=torch.channels_last)",
+                f"torch.empty_strided((2, 3), (1, 2), device=D).copy_(R({self.seed()}, 2, 3))",
+                f"R({self.seed()}, 3, 1).to(D).expand(3, {r.randint(1, 4)})",
+                f"R({self.seed()}, 3, 4, dtype=torch.float32).to(D).requires_grad_()",
+                f"R({self.seed()}, 3, 4).t().to(D)",
+                f"torch.tensor([{r.randint(-2, 2)}, 1, 2], device=D)",
+                f"torch.tensor({r.uniform(-1, 1):.2f}, device=D)",
+                f"torch.nn.Parameter(R({self.seed()}, {r.randint(1, 4)}, {r.randint(1, 4)}).to(D))",
+            ]
+        )
+
+    def likes(self) -> str:
+        a, r = self.pick(), self.rng
+        return r.choice([f"torch.zeros_like({a})", f"torch.ones_like({a})", f"torch.full_like({a}, 2)", f"{a}.new_zeros({r.randint(0, 3)}, 2)",
+                         f"torch.empty_like({a}).zero_()", f"{a}.clone()", f"{a}.new_tensor([1, 2])", f"torch.zeros_like({a}, dtype=torch.int64)"])
+
+    def view(self) -> str:
+        a, r = self.pick(), self.rng
+        t = self.at(a)
+        options = [f"{a}.detach()", f"{a}.unsqueeze(0)", f"{a}.unsqueeze(-1)", f"{a}.squeeze()", f"{a}.flatten()", f"{a}.view(-1)",
+                   f"{a}.reshape(-1)", f"{a}.view_as({a})", f"{a}[{self.index(a)}]", f"{a}[{self.index(a)}]", f"{a}.expand(2, *{a}.shape)",
+                   f"{a}.data", f"{a}.contiguous()", f"{a}.view({a}.shape)"]
+        if t.dim() >= 1:
+            d = self.dim(t)
+            n = t.shape[d]
+            k = r.randint(0, n)
+            options += [f"{a}.narrow({d}, {n - k}, {k})", f"{a}.select({d}, {r.randrange(n)})" if n else f"{a}.flatten()", f"{a}.unsqueeze({d})",
+                        f"{a}.squeeze({d})", f"{a}.split(2, {d})[-1]", f"{a}.chunk(2, {d})[0]", f"{a}.unbind({d})[0]", f"{a}.movedim({d}, 0)",
+                        f"{a}.unfold({d}, {max(1, n // 2)}, {r.randint(1, 2)})", f"{a}.flip({d})", f"{a}.roll(1, {d})",
+                        f"{a}.as_strided(({max(1, n // 2)},), ({r.randint(0, 2)},), {a}.storage_offset())",
+                        f"{a}.as_strided((2, 2), ({r.randint(0, 2)}, 1))",
+                        f"{a}.view({r.choice(['torch.int32', 'torch.uint8', 'torch.int16', 'torch.int64'])})",
+                        f"{a}.tensor_split(2, {d})[1]", f"{a}.repeat_interleave(2, {d})"]
+        if t.dim() >= 2:
+            order = list(range(t.dim()))
+            r.shuffle(order)
+            options += [f"{a}.transpose(0, -1)", f"{a}.permute({order})", f"{a}.diagonal()", f"{a}.diagonal(1, -1, 0)", f"{a}.mT", f"{a}.flatten(0, 1)",
+                        f"{a}.view({t.shape[0]}, -1)", f"{a}.reshape(-1, {t.shape[0]})", f"{a}.transpose(0, 1)", f"{a}.unflatten(0, (1, -1))"]
+        if t.dim() == 2:
+            options += [f"{a}.t()", f"{a}.T"]
+        if t.is_complex():
+            options += [f"torch.view_as_real({a})", f"{a}.real", f"{a}.imag", f"{a}.conj()"]
+        return r.choice(options)
+
+    def target(self) -> str:
+        """Something to write into: a tensor, often by way of a view of it."""
+        a, r = self.pick(lambda t: torch._debug_has_internal_overlap(t) == 0), self.rng
+        t = self.at(a)
+        if r.random() < 0.55:
+            return a
+        options = [f"{a}[{self.index(a)}]", f"{a}.detach()", f"{a}.data", f"{a}.unsqueeze(0)", f"{a}.view(-1)", f"{a}.squeeze()"]
+        if t.dim() >= 1:
+            options += [f"{a}[::2]", f"{a}[..., 1:]", f"{a}.transpose(0, -1)", f"{a}.narrow(0, 0, {min(1, t.shape[0])})", f"{a}.flatten()",
+                        f"{a}.as_strided((2,), (1,))"]
+        if t.dim() >= 2:
+            options += [f"{a}.diagonal()", f"{a}.transpose(0, 1)[1:]", f"{a}.select(1, 0)", f"{a}.mT", f"{a}[:, ::2]", f"{a}.permute({list(reversed(range(t.dim())))})"]
+        return r.choice(options)
+
+    def in_place(self) -> str:
+        a, r = self.target(), self.rng
+        base = re.match(r"\w+", a)[0]
+        t = self.at(base)
+        b = self.like(base)
+        options = [f"{a}.add_({b})", f"{a}.sub_({b})", f"{a}.mul_({b})", f"{a}.copy_({b})" if "⟦" not in b else f"{a}.fill_({b})", f"{a}.zero_()",
+                   f"{a}.fill_({self.scalar()})", f"{a}.clamp_(-1, 1)", f"{a}.clamp_(min={self.scalar()})", f"{a}.neg_()", f"{a}.add_({b}, alpha={self.scalar()})",
+                   f"{a}.masked_fill_({a} > 0, {self.scalar()})", f"{base}[{self.index(base)}] = {b}", f"{base}[{self.index(base)}] = {self.scalar()}",
+                   f"{base}[{self.index(base)}] += {self.scalar()}", f"{base}[{base} > 0] = {self.scalar()}", f"{a}.eq_({b})", f"{a}.abs_()", f"{a}.square_()",
+                   f"{base} += {b}", f"{base} *= {b}", f"{base}.t_()", f"{base}.unsqueeze_(0)", f"{base}.squeeze_()", f"{a}.copy_(R({self.seed()}, *{a}.shape))"]
+        if t.is_floating_point():
+            options += [f"{a}.relu_()", f"{a}.sin_()", f"{a}.tanh_()", f"{a}.sigmoid_()", f"{a}.lerp_({a} * 0.5, 0.3)", f"{a}.addcmul_({a}, {a}, value={self.scalar()})",
+                        f"{a}.div_(⟦2⟧)", f"{a}.floor_()", f"torch.nn.functional.relu({a}, inplace=True)", f"{a}.addcdiv_({a}, {a}.abs() + 1, value=0.5)"]
+        else:
+            options += [f"{a}.bitwise_xor_(⟦3⟧)", f"{a}.logical_not_()", f"{a}.remainder_(⟦3⟧)"]
+        if t.dim() >= 1 and t.shape[0] > 0:
+            n, d = t.shape[0], t.shape[1:]
+            rest = "".join(f", {x}" for x in d)
+            dt = str(t.dtype)
+            options += [f"{base}.index_add_(0, I({self.seed()}, {n}, 2).to(D), R({self.seed()}, 2{rest}, dtype={dt}).to(D))",
+                        f"{base}.index_copy_(0, torch.tensor([{r.randrange(n)}]).to(D), R({self.seed()}, 1{rest}, dtype={dt}).to(D))",
+                        f"{base}.index_fill_(0, torch.tensor([{r.randrange(n)}]).to(D), {self.scalar()})",
+                        f"{base}.index_put_((I({self.seed()}, {n}, 1).to(D),), torch.tensor(1, dtype={dt}).to(D), accumulate={r.random() < 0.5})",
+                        f"{base}.scatter_(0, I({self.seed()}, {n}, 1{rest}).to(D), {self.scalar()})",
+                        f"{base}.scatter_add_(0, I({self.seed()}, {n}, {n}{rest}).to(D), R({self.seed()}, {n}{rest}, dtype={dt}).to(D))",
+                        f"{base}.masked_scatter_({base} > 0, R({self.seed()}, *{base}.shape, dtype={dt}).to(D))",
+                        f"{base}.cumsum_(0)"]
+        if t.dim() == 2:
+            options += [f"{base}.fill_diagonal_({self.scalar()})", f"{base}.tril_()", f"{base}.addmm_({base}, torch.eye({t.shape[1]}, device=D, dtype={t.dtype}))"]
+        s = r.choice(options)
+        if t.requires_grad and r.random() < 0.7:
+            return f"with torch.no_grad(): {s}"
+        return s
+
+    def pointwise(self) -> str:
+        a, r = self.pick(), self.rng
+        t = self.at(a)
+        b = self.like(a)
+        options = [f"{a} + {b}", f"{a} - {b}", f"{a} * {b}", f"{b} + {a}", f"{b} - {a}", f"{a} == {b}", f"{a} > {b}", f"{b} < {a}", f"{a} != {b}",
+                   f"torch.where({a} > 0, {a}, {b})", f"torch.where({a} > {self.scalar()}, {self.scalar()}, {a})", f"torch.maximum({a}, {a} * {self.scalar()})", f"-{a}", f"{a}.abs()", f"{a}.clamp(-1, 1)",
+                   f"{a}.clamp(min={self.scalar()})", f"{a}.clamp({self.scalar()}, 2)", f"{a}.add({b}, alpha={self.scalar()})", f"{a} / ⟦2⟧", f"{a} // ⟦2⟧", f"{a} % ⟦3⟧", f"{a} ** ⟦2⟧", f"{a} ** 2.0",
+                   f"{a}.sign()", f"{a}.isnan()", f"{a}.logical_not()", f"{a}.masked_fill({a} > 0, {self.scalar()})", f"{a}.square()", f"torch.atan2({a}, {b})", f"{a}.sub({b})", f"torch.rsub({a}, {b})",
+                   f"{a}.to(torch.float32).lerp({a}.to(torch.float32) * 0.5, {r.uniform(0, 1):.2f})", f"torch.logical_and({a}, {b})" if "⟦" not in b else f"{a}.ge({b})"]
+        if t.is_floating_point():
+            options += [f"{a}.{f}()" for f in ("sin", "tanh", "sigmoid", "floor", "round", "relu", "exp", "sqrt", "cos", "erf", "trunc", "log1p", "reciprocal", "nan_to_num", "frac")]
+            options += [f"torch.nn.functional.{f}({a})" for f in ("gelu", "silu", "softplus", "leaky_relu", "elu", "hardtanh")]
+        elif not t.is_complex():
+            options += [f"{a} & ⟦3⟧", f"{a} | {a}", f"~{a}", f"{a} ^ ⟦1⟧", f"{a} << 1"]
+        return r.choice(options)
+
+    def reduction(self) -> str:
+        a, r = self.pick(), self.rng
+        t = self.at(a)
+        keep = r.choice(["", ", keepdim=True"])
+        options = [f"{a}.sum()", f"{a}.any()", f"{a}.all()", f"{a}.to(torch.float32).mean()", f"{a}.prod()", f"{a}.max()", f"{a}.argmax()", f"{a}.sum(dtype=torch.float64)",
+                   f"{a}.count_nonzero()", f"{a}.float().norm()", f"{a}.float().var()"]
+        if t.dim() >= 1:
+            d = self.dim(t)
+            options += [f"{a}.sum({d}{keep})", f"{a}.amax({d}{keep})", f"{a}.max({d}{keep}).values", f"{a}.min({d}{keep}).indices", f"{a}.argmin({d}{keep})", f"{a}.float().mean({d}{keep})",
+                        f"{a}.cumsum({d})", f"{a}.float().softmax({d})", f"{a}.float().log_softmax({d})", f"{a}.sort({d}).values", f"{a}.sort({d}, stable=True).indices", f"{a}.topk(1, {d}).values",
+                        f"{a}.any({d}{keep})", f"{a}.float().std({d}{keep})", f"{a}.float().logsumexp({d}{keep})", f"{a}.float().var_mean({d})[1]", f"{a}.cumprod({d})", f"{a}.cummax({d}).values",
+                        f"{a}.float().norm(2, {d})", f"{a}.diff(dim={d})", f"{a}.median({d}).values" if t.numel() else f"{a}.sum()"]
+        return r.choice(options)
+
+    def composite(self) -> str:
+        a, r = self.pick(), self.rng
+        t = self.at(a)
+        same = [n for n in self.tensors(lambda o: o.shape == t.shape)]
+        b = r.choice(same)
+        options = [f"torch.cat([{a}, {b}])", f"torch.cat([{a}, {b}], -1)", f"torch.stack([{a}, {b}])", f"torch.stack([{a}, {b}], -1)", f"torch.where({a} > 0, {a}, {b})",
+                   f"{a}.to(torch.{r.choice(DTYPES)})", f"{a}.nonzero()", f"{a}[{a} > 0]", f"torch.unique({a})", f"{a}.repeat(2, *[1] * {a}.dim())", f"torch.broadcast_to({a}, (2, *{a}.shape))", f"{a}.float()",
+                   f"torch.nn.functional.one_hot({a}.abs().long() % 4, 4)", f"{a}.type_as({b})", f"{a}.double()", f"{a}.to({b})"]
+        f = self.rng.choice(FLOATS[:2])
+        if t.dim() >= 1:
+            n = t.shape[0]
+            options += [f"{a}.index_select(0, I({self.seed()}, {n}, 2).to(D))", f"{a}.gather(0, I({self.seed()}, {n}, *{a}.shape).to(D))", f"torch.nn.functional.pad({a}, (1, 1), value=⟦2⟧)",
+                        f"{a}.take(I({self.seed()}, {t.numel()}, 3).to(D))", f"{a}.scatter(0, I({self.seed()}, {n}, *{a}.shape).to(D), {a})",
+                        f"{a}.to(torch.{f}) @ R({self.seed()}, {t.shape[-1]}, dtype=torch.{f}).to(D)", f"{a}.tril() if {a}.dim() > 1 else {a}"]
+        if t.dim() >= 2:
+            options += [f"{a}.to(torch.{f}) @ R({self.seed()}, {t.shape[-1]}, 3, dtype=torch.{f}).to(D)", f"torch.matmul({a}.mT.to(torch.{f}), {a}.to(torch.{f}))", f"torch.nn.functional.linear({a}.float(), R({self.seed()}, 2, {t.shape[-1]}).to(D), R({self.seed()}, 2).to(D))",
+                        f"torch.nn.functional.layer_norm({a}.float(), ({t.shape[-1]},))", f"torch.einsum('...ij,...kj->...ik', {a}, {a})"]
+        if t.dim() == 2:
+            options += [f"torch.addmm({a}, {a}, torch.eye({t.shape[1]}, device=D, dtype={t.dtype}))", f"{a}.mm({a}.t())"]
+        if t.dim() == 4:
+            options += [f"torch.nn.functional.max_pool2d({a}.float(), 2, ceil_mode=True)", f"torch.nn.functional.conv2d({a}.float(), R({self.seed()}, 2, {t.shape[1]}, 1, 1).to(D))", f"{a}.contiguous(memory_format=torch.channels_last)",
+                        f"torch.nn.functional.batch_norm({a}.float(), None, None, training=True)", f"torch.nn.functional.interpolate({a}.float(), scale_factor=2)"]
+        return r.choice(options)
+
+    def out(self) -> str:
+        a, r = self.pick(), self.rng
+        t = self.at(a)
+        apart = self.tensors(lambda o: o.untyped_storage()._cdata != t.untyped_storage()._cdata)
+        if not apart:
+            raise LookupError
+        o = r.choice(apart) if r.random() < 0.8 else f"torch.empty(0, dtype={t.dtype}, device=D)"
+        return r.choice([f"torch.add({a}, {self.scalar()}, out={o})", f"torch.mul({a}, {a}, out={o})", f"torch.sum({a}, -1, out={o})", f"torch.neg({a}, out={o})", f"torch.cat([{a}, {a}], out={o})",
+                         f"torch.clamp({a}, -1, 1, out={o})", f"torch.gt({a}, 0, out={o})", f"torch.arange(4, out={o})", f"torch.index_select({a}, 0, I(3, 1, 2).to(D), out={o})", f"torch.mm({a}, {a}, out={o})",
+                         f"torch.add({a}, {self.scalar()}, out={o}[...])", f"torch.where({a} > 0, {a}, {a}, out={o})", f"torch.stack([{a}, {a}], out={o})"])
+
+    def storage(self) -> str:
+        a, r = self.pick(), self.rng
+        t = self.at(a)
+        b = self.pick(lambda o: o.dtype == t.dtype)
+        return r.choice([f"{a}.data = {b}.detach()", f"{a}.data = {b}.data * 2", f"{a}.set_({b}.detach())", f"{a}.resize_({r.randint(0, 4)}, 2).zero_()", f"{a}.resize_({r.randint(0, 9)}).fill_(1)", f"{a}.detach_()",
+                         f"{a}.set_({b}.untyped_storage(), 0, ({self.at(b).numel() // 2},))", f"{a}.set_()", f"{a}.resize_as_({b}).fill_(2)", f"{a}.swapaxes_(0, -1)",
+                         f"{a}.requires_grad_()", f"{a}.as_strided_((2,), (1,))", f"{a}.untyped_storage().resize_({a}.untyped_storage().nbytes() + 8); torch.as_strided({a}.detach(), ({a}.untyped_storage().nbytes() // {a}.element_size(),), (1,), 0).zero_()"])
+
+    def autograd(self) -> str:
+        r = self.rng
+        if r.random() < 0.3:
+            a = self.pick(lambda t: t.is_floating_point() and t.is_leaf)
+            return f"{a}.requires_grad_()"
+        a = self.pick(lambda t: t.requires_grad)
+        if self.at(a).is_leaf:
+            return r.choice([f"{a}.grad = None", f"{a}.grad = torch.ones_like({a})", f"({a} * {a}.sin()).sum().backward()", f"with torch.no_grad(): {a}.sub_(({a}.grad if {a}.grad is not None else {a}) * ⟦0.1⟧)", f"{a}.grad.zero_()", f"{a}.requires_grad_(False)"])
+        return r.choice([f"{a}.sum().backward()", f"({a} * {a}).sum().backward(retain_graph=True)", f"{a}.mean().backward()", f"{a}.backward(torch.ones_like({a}))", f"{a}.float().norm().backward()"])
+
+    def observe(self) -> str:
+        a, r = self.pick(), self.rng
+        return r.choice(["F()", "F()", "F()", f"log({a}.cpu())", f"log({a}.sum().item())", f"log({a}.tolist())", f"log(bool(({a} > 0).any()))", f"log(torch.equal({a}, {a}.clone()))", f"log({a}.cpu().clone())"])
+
+    def forget(self) -> str:
+        if len(self.tensors()) < 4:
+            raise LookupError
+        return f"del {self.pick()}"
+
+    def statement(self) -> str:
+        r = self.rng
+        kind = r.choices(
+            [self.creation, self.likes, self.view, self.in_place, self.pointwise, self.reduction, self.composite, self.out, self.storage, self.autograd, self.observe, self.forget],
+            [6, 2, 12, 18, 12, 5, 7, 3, 3, 4, 3, 1],
+        )[0]
+        s = kind()
+        if kind in (self.creation, self.likes, self.view, self.pointwise, self.reduction, self.composite):
+            old = self.tensors()
+            if old and (len(old) > 9 or r.random() < 0.2):
+                return f"{r.choice(old)} = {s}"
+            self.count += 1
+            return f"x{self.count} = {s}"
+        return s
+
+    # Growing the program.
+
+    def take(self, text: str, failing: float = 0.1) -> bool:
+        """Runs the statement; keeps it if it does what both sides define. A few that raise are kept, too."""
+        plain_text = text.replace("⟦", "").replace("⟧", "")
+        try:
+            exec(compile(plain_text, "<made>", "exec"), self.env)
+        except Exception as e:
+            # Kernels that lack a dtype say so when they run: later on a lazy device.
+            if self.rng.random() > failing or "not implemented for" in str(e) or "not supported for" in str(e):
+                return False
+        self.statements.append(text)
+        for n in self.tensors():
+            t = self.at(n)
+            if t.numel() > 3000 or not defined(t):  # values that kernels round or convert each in its own way spread
+                self.env[n] = torch.zeros(2)
+                self.statements.append(f"{n} = torch.zeros(2, device=D)")
+        return True
+
+    def grow(self, n: int) -> None:
+        tries = 0
+        while n > 0 and tries < 200:
+            tries += 1
+            try:
+                n -= self.take(self.statement())
+            except (LookupError, IndexError):
+                continue
+
+    def deviate(self, text: str) -> list[str]:
+        r = self.rng
+        kind = r.randrange(8)
+        if kind <= 1 and "⟦" in text:
+            return [re.sub("⟦[^⟧]*⟧", lambda m: self.scalar(), text, count=1)]
+        if kind == 2:
+            return []
+        if kind == 3:
+            return [text, self.statement()]
+        if kind == 4:
+            self.count += 1
+            return [text, f"k{self.count} = {self.pick()}"]
+        if kind == 5:
+            return [text, "F()"]
+        if kind == 6:
+            a = self.pick()
+            same = self.tensors(lambda o: o.shape == self.at(a).shape and o.dtype == self.at(a).dtype)
+            return [re.sub(rf"\b{a}\b", r.choice(same), text)]
+        return [text, self.observe()]
+
+
+def b_numel(t: torch.Tensor) -> int:
+    return t.numel()
+
+
+def defined(t: torch.Tensor) -> bool:
+    """Whether the values are such that every kernel agrees on them, conversions to integers included."""
+    if not (t.is_floating_point() or t.is_complex()):
+        return t.dtype == torch.bool or t.numel() == 0 or bool((t.detach().long().abs() < 1 << 20).all())
+    t = torch.view_as_real(t.detach().resolve_conj()) if t.is_complex() else t.detach()
+    return bool((t.double().abs() < 1e4).all()) and bool(((t.double().abs() > 1e-30) | (t == 0)).all())
+
+
+def make(seed: int, number: int) -> list[str]:
+    rng = random.Random(f"{seed}:{number}")
+    maker = Maker(rng)
+    for _ in range(rng.randint(1, 4)):
+        maker.take(f"x{maker.count} = {maker.creation()}")
+        maker.count += 1
+    maker.grow(rng.randint(2, 12))
+    if rng.random() < 0.6:
+        start = len(maker.statements)
+        maker.grow(rng.randint(2, 9))
+        body = maker.statements[start:]
+        step_ends = rng.choice(["F()", "F()", "log({}.sum().item())", ""])
+        for _ in range(rng.randint(2, 6)):
+            if step_ends:
+                name = maker.tensors()
+                maker.take(step_ends.format(name[0]) if name else "F()")
+            stop = rng.randrange(len(body)) if body and rng.random() < 0.1 else None
+            for i, text in enumerate(body):
+                if i == stop:
+                    break  # the step raised and was caught
+                try:
+                    for s in maker.deviate(text) if rng.random() < 0.08 else [text]:
+                        maker.take(s, failing=0.3)
+                except (LookupError, IndexError):
+                    maker.take(text)
+    return [s.replace("⟦", "").replace("⟧", "") for s in maker.statements]
+
+
+# ---------------------------------------------------------------- running many, in children
+
+
+def in_child(function, *args, replay: bool = True, seconds: float = 60):
+    """function(*args) in a fork that has never used the device. Its result, or ("crash", how)."""
+    read, write = os.pipe()
+    os.environ["LAZYT_REPLAY"] = "1" if replay else "0"  # read when the child first looks at the device
+    sys.stdout.flush()
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            os.close(read)
+            torch.set_num_threads(1)
+            warnings.simplefilter("ignore")
+            signal.alarm(int(seconds))
+            with os.fdopen(write, "wb") as out:
+                function(out, *args)
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+    os.close(write)
+    results = []
+    with os.fdopen(read, "rb") as pipe:
+        while True:
+            try:
+                results.append(pickle.load(pipe))
+            except (EOFError, pickle.UnpicklingError):
+                break
+    _, status = os.waitpid(pid, 0)
+    died = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
+    how = "hang" if died == signal.SIGALRM else f"signal {died}" if died else f"exit {status}" if status else None
+    return results, how
+
+
+def batch_job(out, seed: int, numbers: list[int], only_digest: bool) -> None:
+    for number in numbers:
+        statements = make(seed, number)
+        check_job(out, statements, only_digest, number)
+
+
+def check_job(out, statements: list[str], only_digest: bool = False, number: int = 0) -> None:
+    pickle.dump({"start": number, "statements": statements}, out)
+    out.flush()
+    eager = None if only_digest else run(statements, "cpu")
+    lazy = run(statements, "lazyt")
+    result = {"number": number, "digest": lazy.digest(), "statements": statements}
+    result["differences"] = [] if only_digest else compare(eager, lazy)
+    result["exact"] = eager is not None and all(lazy.tensors.get(n, {}).get("bytes") == d["bytes"] for n, d in eager.tensors.items())
+    pickle.dump(result, out)
+    out.flush()
+
+
+def check(statements: list[str], both: bool = True) -> list[tuple[str, str]]:
+    """The differences that a program alone shows, in processes of its own."""
+    results, died = in_child(check_job, statements)
+    if died:
+        return [("crash", died)]
+    differences = list(results[-1]["differences"])
+    if not both:
+        return differences
+    again, died = in_child(check_job, statements, True, replay=False)
+    if died:
+        return differences or [("crash", died)]
+    differences += replay_differences(results[-1]["digest"], again[-1]["digest"])
+    return differences
+
+
+def replay_differences(a: dict, b: dict) -> list[tuple[str, str]]:
+    names = [n for n in a.keys() | b.keys() if a.get(n) != b.get(n)]
+    return [("replay", f"LAZYT_REPLAY=0 differs in {', '.join(sorted(names))}")] if names else []
+
+
+def reduce(statements: list[str], fails, seconds: float) -> list[str]:
+    """Delta debugging: the fewest statements that still fail."""
+    end = time.monotonic() + seconds
+    size = max(1, len(statements) // 2)
+    while True:
+        at, removed = len(statements), False
+        while at > 0 and time.monotonic() < end:
+            candidate = statements[: max(0, at - size)] + statements[at:]
+            if candidate and fails(candidate):
+                statements, removed = candidate, True
+            at -= size
+        if size == 1 and not removed or time.monotonic() >= end:
+            return statements
+        size = max(1, size // 2)
+
+
+def reduce_job(out, statements: list[str], kind: str) -> None:
+    """In one process: quick, but what it finds may need the tapes of the tries before."""
+
+    def fails(candidate: list[str]) -> bool:
+        return any(k == kind for k, _ in compare(run(candidate, "cpu"), run(candidate, "lazyt")))
+
+    pickle.dump(reduce(statements, fails, 20), out)
+
+
+def shrink(statements: list[str], kind: str) -> list[str]:
+    def fails(candidate: list[str]) -> bool:
+        return any(k == kind for k, _ in check(candidate, kind == "replay"))
+
+    if kind not in ("crash", "replay"):
+        quick, _ = in_child(reduce_job, statements, kind)
+        if quick and fails(quick[0]):
+            return quick[0]
+    return reduce(statements, fails, 40)
+
+
+def script(statements: list[str]) -> str:
+    lines = [PRELUDE, "", 'for D in ("cpu", "lazyt"):', '    F, log = (lazyt.mark_step if D == "lazyt" else lambda: None), print', "    print(D)"]
+    for s in statements:
+        lines.append("    try:\n        " + s + "\n    except Exception as e:\n        print(type(e).__name__, e)")
+    names = sorted({m[1] for s in statements if (m := re.match(r"(\w+) = ", s))})
+    lines.append(f"    for name in {names}:\n        if name in globals():\n            print(name, globals()[name])")
+    return "\n".join(lines)
+
+
+def fuzz(seed: int, programs: int, batch: int, seconds: float | None, shrinking: bool = True, most: int = 20, say=print) -> dict:
+    begin = time.monotonic()
+    report: dict = {"seed": seed, "programs": 0, "exact": 0, "failures": []}
+    at = 0
+    while at < programs and (seconds is None or time.monotonic() - begin < seconds) and len(report["failures"]) < most:
+        numbers = list(range(at, min(at + batch, programs)))
+        results, died = in_child(batch_job, seed, numbers, False, seconds=60 + 2 * batch)
+        done = {r["number"]: r for r in results if "number" in r}
+        if died:
+            started = [r for r in results if "start" in r]
+            last = started[-1] if started else {"start": at, "statements": []}
+            failure(report, seed, last["start"], last["statements"], [("crash", died)], shrinking, say)
+            numbers = [n for n in numbers if n <= last["start"]]
+        else:
+            others, died = in_child(batch_job, seed, numbers, True, replay=False, seconds=60 + 2 * batch)
+            for r in others:
+                if "number" in r and not done[r["number"]]["differences"]:
+                    done[r["number"]]["differences"] = replay_differences(done[r["number"]]["digest"], r["digest"])
+        for r in done.values():
+            report["exact"] += r["exact"]
+            if r["differences"]:
+                failure(report, seed, r["number"], r["statements"], r["differences"], shrinking, say)
+        at = numbers[-1] + 1
+        report["programs"] = at
+    report["seconds"] = round(time.monotonic() - begin, 1)
+    return report
+
+
+def failure(report: dict, seed: int, number: int, statements: list[str], differences, shrinking: bool, say) -> None:
+    kind = differences[0][0]
+    alone = check(statements, kind == "replay") if shrinking else differences
+    found = {"program": f"{seed}:{number}", "kind": kind, "what": differences[0][1], "alone": any(k == kind for k, _ in alone)}
+    if found["alone"] and shrinking:
+        statements = shrink(statements, kind)
+        found["what"] = next(t for k, t in check(statements, kind == "replay") + differences if k == kind)
+    found["statements"] = statements
+    report["failures"].append(found)
+    say(f"--- program {found['program']}: {kind}: {found['what']}" + ("" if found["alone"] else " (only after other programs)"))
+    say("\n".join("    " + s for s in statements), flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--programs", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=None)
+    parser.add_argument("--seconds", type=float, default=None, help="stop after this time")
+    parser.add_argument("--batch", type=int, default=20, help="programs in one process, sharing its tapes")
+    parser.add_argument("--most", type=int, default=20, help="stop after so many failures")
+    parser.add_argument("--json", action="store_true", help="the report as JSON on the last line")
+    parser.add_argument("--no-shrink", action="store_true")
+    parser.add_argument("--program", metavar="SEED:NUMBER", help="check, shrink and print one program")
+    parser.add_argument("--script", metavar="SEED:NUMBER", help="print one program as a script")
+    args = parser.parse_args()
+    if one := args.script or args.program:
+        seed, number = map(int, one.split(":"))
+        results, _ = in_child(lambda out: pickle.dump(make(seed, number), out))
+        statements = results[0]
+        if args.program and (differences := check(statements)):
+            print(differences)
+            statements = shrink(statements, differences[0][0])
+            print(check(statements))
+        print(script(statements) if args.script else "\n".join(statements))
+        return 0
+    seed = args.seed if args.seed is not None else random.SystemRandom().randrange(1 << 30)
+    say = (lambda *a, **k: print(*a, file=sys.stderr, **k)) if args.json else print
+    say(f"seed {seed}")
+    report = fuzz(seed, args.programs, args.batch, args.seconds, not args.no_shrink, args.most, say)
+    say(f"{report['programs']} programs, {report['exact']} bit-equal, {len(report['failures'])} failures, {report['seconds']} s")
+    if args.json:
+        print(json.dumps(report))
+    return 1 if report["failures"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

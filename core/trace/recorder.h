@@ -118,6 +118,7 @@ class Recorder {
 
  public:
   Recorder() { live_.previous = live_.next = &live_; }
+  ~Recorder() { clear_tapes(); }
 };
 
 }  // namespace lazyt::trace

@@ -1,6 +1,7 @@
 #include "frontend/registration.h"
 
 #include <ATen/core/dispatch/RegistrationHandleRAII.h>
+#include <ATen/core/enum_tag.h>
 #include <torch/library.h>
 
 #include <map>
@@ -53,6 +54,7 @@ bool registered_here(const c10::OperatorHandle& h) { return h.hasKernelForDispat
 // have a kernel already. Composite-implicit ones must decompose, for autograd.
 bool wants_recording(const c10::OperatorHandle& h) {
   if (!h.hasSchema() || registered_here(h)) return false;
+  if (h.hasTag(at::Tag::inplace_view)) return false;  // t_, unsqueeze_, ...: geometry alone changes
   bool explicit_kernel = h.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd) ||
                          h.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutogradNonFunctional);
   if (!explicit_kernel || h.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd)) return false;

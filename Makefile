@@ -43,7 +43,8 @@ tiny: build ## the tests that need seconds
 test: build ## the quick tests, minutes
 	@$(PY) tools/build/run_tests.py --quick --build $(BUILD)
 
-test-full: build ## everything: also sanitizer builds and slow tests
+test-full: build ## everything: also sanitizer builds, fuzzers and slow tests
+	@bash tools/build/system_packages.sh fuzz
 	@$(PY) tools/build/run_tests.py --full --build $(BUILD)
 
 format: $(INSTALLED) ## format C, C++ and Python files
@@ -51,4 +52,4 @@ format: $(INSTALLED) ## format C, C++ and Python files
 	@$(PY) -m ruff format .
 
 clean: ## remove the build folders (the virtual environment stays)
-	rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-tsan
+	rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-tsan $(BUILD)-fuzz

@@ -217,7 +217,7 @@ class Launch {
     // Outputs of one step share its event.
     auto address = [](const Ref<Event>& e) { return e.get(); };
     std::ranges::sort(waits, {}, address);
-    waits.erase(std::ranges::unique(waits, {}, address).begin(), waits.end());
+    waits.erase(std::unique(waits.begin(), waits.end()), waits.end());
 
     std::vector<const Buffer*> raw(output_count);
     std::ranges::transform(outputs, raw.begin(), [](const auto& b) { return b.get(); });

@@ -2,7 +2,7 @@
 
 #include <filesystem>
 #include <fstream>
-#include <limits>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -18,10 +18,10 @@ base::Status integer(const json& object, const char* key, bool required, T& out)
   if (it == object.end())
     return required ? base::invalid_argument(fmt::format("field '{}' is missing", key)) : base::Status();
   if (!it->is_number_integer()) return base::invalid_argument(fmt::format("field '{}' is not an integer", key));
-  const int64_t value = it->get<int64_t>();
-  if (value < std::numeric_limits<T>::min() || value > std::numeric_limits<T>::max())
-    return base::invalid_argument(fmt::format("field '{}': {} is out of range", key, value));
-  out = static_cast<T>(value);
+  // Above 2^63 it is of another type, which would turn into a negative one.
+  const bool fits = it->is_number_unsigned() ? std::in_range<T>(it->get<uint64_t>()) : std::in_range<T>(it->get<int64_t>());
+  if (!fits) return base::invalid_argument(fmt::format("field '{}': {} is out of range", key, it->dump()));
+  out = it->get<T>();
   return {};
 }
 
@@ -32,6 +32,8 @@ base::Status text(const json& object, const char* key, bool required, std::strin
   if (!it->is_string()) return base::invalid_argument(fmt::format("field '{}' is not a string", key));
   out = it->get<std::string>();
   if (required && out.empty()) return base::invalid_argument(fmt::format("field '{}' is empty", key));
+  if (out.find('\0') != std::string::npos)
+    return base::invalid_argument(fmt::format("field '{}' holds a character U+0000", key));
   return {};
 }
 

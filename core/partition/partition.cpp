@@ -99,7 +99,7 @@ Levels find_levels(const Graph& graph, const std::vector<bool>& taken, std::vect
   }
   std::vector<uint32_t> distinct = levels.of_node;
   std::ranges::sort(distinct);
-  levels.used = static_cast<uint32_t>(std::ranges::unique(distinct).begin() - distinct.begin());
+  levels.used = static_cast<uint32_t>(std::unique(distinct.begin(), distinct.end()) - distinct.begin());
   return levels;
 }
 

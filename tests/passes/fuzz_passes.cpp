@@ -1,4 +1,5 @@
-// Random programs, run by the ts plugin before and after each pass: equal bits. Random operators that have a
+// Random programs, run by the ts plugin before and after each pass: equal bits, but for what PyTorch's own kernels make
+// depend on where an operand lies (`equal` below). Random operators that have a
 // decomposition, run whole and in pieces: equal bits or within the bound.
 //
 //   fuzz_passes                            a short run, as a test
@@ -7,6 +8,7 @@
 // A difference prints the seed and both programs. Without a ts plugin on LAZYT_PLUGIN_PATH nothing is run.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -414,8 +416,35 @@ class Runner {
   base::Ref<loader::Device> device_;
 };
 
+template <class T>
+bool equal_elements(const Bytes& a, const Bytes& b, bool zeros) {
+  for (size_t i = 0; i + sizeof(T) <= a.size(); i += sizeof(T)) {
+    T x, y;
+    std::memcpy(&x, &a[i], sizeof(T));
+    std::memcpy(&y, &b[i], sizeof(T));
+    const bool same = std::memcmp(&x, &y, sizeof(T)) == 0;
+    if (!same && !(std::isnan(x) && std::isnan(y)) && !(zeros && x == 0 && y == 0)) return false;
+  }
+  return true;
+}
+
+// Equal bits, or a NaN of other bits; in a program with aten::maximum also a zero of the other sign. PyTorch's
+// maximum gives both as its vector or its scalar loop comes to an element, and a pass may move elements.
+bool equal(const ir::Graph& graph, const std::vector<Bytes>& a, const std::vector<Bytes>& b) {
+  const bool zeros = std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const ir::Node& n) { return n.name == "aten::maximum"; });
+  for (size_t i = 0; i < a.size(); i++) {
+    if (a[i] == b[i]) continue;
+    const DType t = graph.values[graph.outputs[i].value].meta.dtype;
+    if (a[i].size() != b[i].size() || !(t == LAZYT_DTYPE_FLOAT32   ? equal_elements<float>(a[i], b[i], zeros)
+                                        : t == LAZYT_DTYPE_FLOAT64 ? equal_elements<double>(a[i], b[i], zeros)
+                                                                   : false))
+      return false;
+  }
+  return true;
+}
+
 struct Tally {
-  uint64_t programs = 0, rewritten = 0, differences = 0, refused = 0;
+  uint64_t programs = 0, rewritten = 0, differences = 0, refused = 0, excused = 0;
   std::map<std::string, uint64_t> by_pass;  // rewrites
 };
 
@@ -439,6 +468,10 @@ void check_program(uint64_t seed, Tally& tally) {
     tally.by_pass[pass.name]++;
     auto got = Runner::get()->run(graph, seed, true);
     if (got.ok() && got.value() == want.value()) continue;
+    if (got.ok() && equal(graph, got.value(), want.value())) {
+      tally.excused++;
+      continue;
+    }
     tally.differences++;
     ADD_FAILURE() << "seed " << seed << " pass " << pass.name << (got.ok() ? "" : got.status().to_string()) << "\n"
                   << before << "----\n" << after;
@@ -521,9 +554,10 @@ void check_decomposition(uint64_t seed, const Sample& sample, Tally& tally) {
 
 void report(const char* what, const Tally& t, std::chrono::steady_clock::time_point start) {
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  std::printf("%s: %llu programs (%llu did not run), %llu rewrites compared, %llu differences, %.0f programs/s\n", what,
+  std::printf("%s: %llu programs (%llu did not run), %llu rewrites compared, %llu differences (%llu in the bits of a NaN or a maximum's zero), %.0f programs/s\n", what,
               static_cast<unsigned long long>(t.programs), static_cast<unsigned long long>(t.refused),
               static_cast<unsigned long long>(t.rewritten), static_cast<unsigned long long>(t.differences),
+              static_cast<unsigned long long>(t.excused),
               static_cast<double>(t.programs) / seconds);
   for (const auto& [pass, count] : t.by_pass)
     std::printf("  %s: %llu\n", pass.c_str(), static_cast<unsigned long long>(count));

@@ -11,6 +11,7 @@ A suite that does not fit in --budget seconds is reported as skipped, with the r
 import argparse
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -48,6 +49,7 @@ class Suite:
     run: Callable[[Result, float], None]  # (where to count, seconds allowed)
     limit: float  # seconds it may take
     needs: float = 0.0  # seconds it is known to need: with less left it is not begun
+    lacks: str = ""  # why it cannot run on this machine
 
 
 def run_process(
@@ -127,6 +129,8 @@ class Runner:
         needs: float = 0.0,
         setup: list[str] | None = None,
         prefix: list[str] | None = None,
+        env: dict[str, str] | None = None,
+        lacks: str = "",
     ) -> Suite:
         """The native tests of the build; with `setup`, of a second one configured with these options."""
 
@@ -141,7 +145,7 @@ class Runner:
                     else [self.meson("setup", str(build), str(ROOT), *setup)]
                 )
                 for command in [*configure, self.meson("compile", "-C", str(build))]:
-                    status = run_process(command, deadline - time.monotonic())
+                    status = run_process(command, deadline - time.monotonic(), env)
                     if status != 0:
                         return result.fail(f"{name} build: {describe(status)}")
             logs = build / "meson-logs"
@@ -168,7 +172,7 @@ class Runner:
             if status != 0 and not result.failed and (ran or not isinstance(status, int) or status < 0):
                 result.fail(f"meson test: {describe(status)}")
 
-        return Suite(name, run, limit, needs)
+        return Suite(name, run, limit, needs, lacks)
 
     def tiny(self) -> list[Suite]:
         return [self.pytest_suite("tiny", ["tests/tiny"], "not slow", 120)] if has_tests("tiny") else []
@@ -190,9 +194,38 @@ class Runner:
                 "tsan", ["--suite", "threads"], 900, 200, ["-Db_sanitize=thread", *bare], fixed_addresses()
             ),
             self.meson_suite("native-slow", ["--suite", "slow"], 900, 60),
+            self.fuzz(bare),
         ]
         slow = [f"tests/{name}" for name in python_folders()]
         return suites + ([self.pytest_suite("slow", slow, "slow", 2400, 120)] if slow else [])
+
+    def fuzz(self, options: list[str]) -> Suite:
+        """Fuzz targets: the kept inputs, then some seconds of new ones. The only suite that needs clang."""
+        clang = find_clang()
+        # A sanitizer's runtime is part of the executable; libraries have its symbols undefined.
+        sanitizers = ["-Db_sanitize=address,undefined", "-Db_lundef=false"]
+        return self.meson_suite(
+            "fuzz",
+            ["--suite", "fuzz"],
+            900,
+            240,
+            ["-Dfuzz=true", "-Dtests=disabled", "-Dnull=disabled", *sanitizers, *options],
+            env={"CC": clang.replace("clang++", "clang"), "CXX": clang},
+            lacks=""
+            if clang
+            else "no clang++ that links libFuzzer; tools/build/system_packages.sh fuzz installs it",
+        )
+
+
+def find_clang() -> str:
+    """A clang++ with libFuzzer, or nothing."""
+    for version in ["", *(f"-{n}" for n in range(21, 13, -1))]:
+        if clang := shutil.which("clang++" + version):
+            probe = [clang, "-fsanitize=fuzzer,address,undefined", "-x", "c++", "-", "-o", os.devnull]
+            program = 'extern "C" int LLVMFuzzerTestOneInput(const char*, unsigned long) { return 0; }'
+            if subprocess.run(probe, input=program, capture_output=True, text=True).returncode == 0:
+                return clang
+    return ""
 
 
 def python_folders() -> list[str]:
@@ -256,6 +289,10 @@ def run_suites(suites: list[Suite], budget: float) -> list[Result]:
         result = Result(suite.name)
         results.append(result)
         left = deadline - time.monotonic()
+        if suite.lacks:
+            result.skipped = 1
+            result.note = f"skipped: {suite.lacks}"
+            continue
         if left < max(suite.needs, 1):
             result.skipped = 1
             result.note = f"skipped: needs about {suite.needs:.0f} s, {max(left, 0):.0f} s of the budget left"

@@ -165,6 +165,9 @@ TEST_F(LoaderTest, AManifestThatIsWrongSaysWhichField) {
   refused(R"({"lazyt_manifest":1,"name":"m","library":"x.so","score":"high",)" + abi + "}", Reason::kBadManifest, "'score'");
   refused(R"({"lazyt_manifest":1,"name":"m","library":"x.so","score":99999999999,)" + abi + "}", Reason::kBadManifest,
           "out of range");
+  refused(R"({"lazyt_manifest":1,"name":"m","library":"x.so","score":18446744073709551615,)" + abi + "}", Reason::kBadManifest,
+          "18446744073709551615");
+  refused(R"({"lazyt_manifest":1,"name":"m","library":"x\u0000.so",)" + abi + "}", Reason::kBadManifest, "'library'");
   refused(R"({"lazyt_manifest":1,"name":"m","library":"x.so","abi":{"major":2,"minor":0}})", Reason::kAbiMajor, "ABI 2.0");
   refused(R"({"lazyt_manifest":1,"name":"m","library":"x.so","abi":{"major":1,"minor":0,"draft":99}})", Reason::kAbiDraft, "99");
   refused(R"({"lazyt_manifest":1,"name":"m","library":"gone.so",)" + abi + "}", Reason::kFileMissing, "gone.so");

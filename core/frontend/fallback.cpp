@@ -1,16 +1,19 @@
 #include "frontend/fallback.h"
 
 #include <ATen/CPUGeneratorImpl.h>
-#include <ATen/native/CPUFallback.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 
 #include <atomic>
 #include <mutex>
 #include <set>
+#include <unordered_map>
 
 #include <fmt/format.h>
 
 #include "base/counters.h"
 #include "base/env.h"
+#include "frontend/arguments.h"
+#include "frontend/dtype.h"
 #include "frontend/errors.h"
 #include "frontend/random.h"
 #include "frontend/storage.h"
@@ -36,6 +39,85 @@ void apply_policy(const TorchOp& op, const std::string& reason) {
       if (warned->insert(name).second) TORCH_WARN("lazyt: ", name, " runs on the host: ", reason);
     }
   }
+}
+
+// The storages of a call, on the CPU for as long as it runs. Tensors that share one share one there, too: views,
+// overlaps, resizes and what a kernel returns of its arguments come out as in eager.
+class OnHost {
+ public:
+  at::Tensor copy_of(const at::Tensor& t) {
+    const c10::StorageImpl* impl = t.storage().unsafeGetStorageImpl();
+    auto [it, fresh] = storages_.try_emplace(impl);
+    if (fresh) it->second = {t.storage(), download_storage(*impl)};
+    auto cpu = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(it->second.host), c10::DispatchKeySet(c10::DispatchKey::CPU), t.dtype());
+    cpu.unsafeGetTensorImpl()->set_sizes_and_strides(t.sizes(), t.strides(), t.storage_offset());
+    return at::Tensor(cpu);
+  }
+
+  // A tensor that was written, after the call: its geometry, and its storage's bytes.
+  void take_back(const at::Tensor& device, const at::Tensor& host) {
+    if (!is_lazy(device)) return;
+    c10::StorageImpl& impl = *device.storage().unsafeGetStorageImpl();
+    device.unsafeGetTensorImpl()->set_sizes_and_strides(host.sizes(), host.strides(), host.storage_offset());
+    const c10::Storage& bytes = host.storage();
+    if (impl.nbytes() != bytes.nbytes()) resize_storage(impl, bytes.nbytes());
+    base::Meta meta = meta_of(host);
+    if (host.storage_offset() != 0 || !meta.is_dense() || meta.span_bytes() != bytes.nbytes())
+      meta = base::Meta::contiguous(LAZYT_DTYPE_UINT8, {static_cast<int64_t>(bytes.nbytes())});
+    if (bytes.nbytes() > 0) upload(state_of(impl), std::move(meta), bytes.data(), bytes.nbytes());
+  }
+
+  // A result: a view of an argument's storage, or new.
+  at::Tensor to_device(const at::Tensor& t) const {
+    if (!t.defined() || !t.device().is_cpu()) return t;
+    for (const auto& [impl, s] : storages_)
+      if (t.storage().unsafeGetStorageImpl() == s.host.unsafeGetStorageImpl()) {
+        auto view = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(s.device), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), t.dtype());
+        view.unsafeGetTensorImpl()->set_sizes_and_strides(t.sizes(), t.strides(), t.storage_offset());
+        return view;
+      }
+    return t.to(device());
+  }
+
+ private:
+  struct Pair {
+    c10::Storage device, host;
+  };
+  std::unordered_map<const c10::StorageImpl*, Pair> storages_;
+};
+
+void run_on_host(const TorchOp& op, torch::jit::Stack* stack) {
+  at::AutoDispatchBelowADInplaceOrView below_autograd;
+  c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  const size_t count = op.op.args.size();
+  const auto args = torch::jit::last(*stack, count);
+  OnHost host;
+  bool aliases = false;  // else the spans that the operands cover are enough
+  for (const c10::Argument& a : op.handle.schema().arguments()) aliases |= a.alias_info() != nullptr;
+  torch::jit::Stack copies = replace(args, c10::Device(at::kCPU), [&](const at::Tensor& t) { return aliases ? host.copy_of(t) : download(t); });
+  torch::jit::Stack results = copies;
+  op.handle.callBoxed(results);
+  for (size_t i = 0; i < count; i++) {
+    if (!op.op.args[i].written) continue;
+    std::vector<at::Tensor> ours, theirs;
+    collect(ours, args[i]), collect(theirs, copies[i]);
+    for (size_t k = 0; k < ours.size(); k++)
+      if (ours[k].defined()) host.take_back(ours[k], theirs[k]);
+  }
+  for (size_t i = 0; i < results.size(); i++) {
+    c10::IValue& r = results[i];
+    if (i < op.returns.size() && op.returns[i] >= 0) {
+      r = args[op.returns[i]];
+    } else if (r.isTensor()) {
+      r = host.to_device(r.toTensor());
+    } else if (r.isTensorList()) {
+      c10::List<at::Tensor> list;
+      for (const auto& e : r.toListRef()) list.push_back(host.to_device(e.toTensor()));
+      r = std::move(list);
+    }
+  }
+  torch::jit::drop(*stack, count);
+  for (auto& r : results) stack->push_back(std::move(r));
 }
 
 }  // namespace
@@ -65,7 +147,7 @@ void call_on_host(TorchOp& op, torch::jit::Stack* stack, const std::string& reas
     auto cpu = at::make_generator<at::CPUGeneratorImpl>(r.seed ^ (r.offset * 0x9E3779B97F4A7C15ull));
     v = cpu;
   }
-  at::native::cpu_fallback(op.handle, stack);
+  run_on_host(op, stack);
 }
 
 void check_backend_takes(TorchOp& op, trace::Call& call, const trace::Words& metas, uint32_t fresh) {

@@ -11,4 +11,8 @@ namespace lazyt::frontend {
 // look. A call that is replayed has the geometry and storages of one that passed.
 void check_overlap(const TorchOp& op, c10::ArrayRef<c10::IValue> args);
 
+// Whether a tensor of the argument may have elements that share memory: what a write leaves there depends on the
+// order in which the kernel goes.
+bool shares_elements(const c10::IValue& arg);
+
 }  // namespace lazyt::frontend

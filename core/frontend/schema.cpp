@@ -112,6 +112,7 @@ void fill(TorchOp& t) {
     t.recordable = false;
   };
   t.masks_on_host = op.name == "aten::index" && op.overload == "Tensor";
+  t.masks_count = t.masks_on_host || op.name.find("index_put") != std::string::npos;
   if (!t.masks_on_host && (t.handle.hasTag(at::Tag::data_dependent_output) || t.handle.hasTag(at::Tag::dynamic_output_shape)))
     refuse("its result depends on data");
   bool mutates = false;

@@ -22,7 +22,8 @@ struct TorchOp {
   std::string why_not;      // recordable is false: the reason
   bool has_out = false;
   OverlapRule overlap = OverlapRule::kNone;
-  bool masks_on_host = false;  // a call with a mask among its indices has a shape that depends on data
+  bool masks_count = false;    // the number of elements set in a mask among its indices decides a shape
+  bool masks_on_host = false;  // the shape of its result
   // One entry per return: index of the argument it is, or -1 for a fresh tensor, -2 for a fresh list.
   std::vector<int> returns;
 };

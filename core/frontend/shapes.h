@@ -17,7 +17,7 @@ struct ShapeResult {
   trace::Words metas;   // fresh results, then what goes into written tensors
   uint32_t fresh = 0;
   std::vector<Resized> resized;
-  bool known = true;    // false: the operator has no meta kernel
+  const char* host_reason = nullptr;  // why the call must run on the host instead
 };
 
 // Raises the operator's own shape and dtype errors. Holds no lock while PyTorch's kernels run. The

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/from_blob.h>
+#include <c10/core/CPUAllocator.h>
 #include <sys/mman.h>
 
 #include <array>
@@ -192,6 +193,16 @@ void resize_storage(c10::StorageImpl& storage, size_t size) {
   }
   storage.set_data_ptr_noswap(std::move(fresh));
   storage.set_nbytes(size);
+}
+
+c10::Storage download_storage(const c10::StorageImpl& storage) {
+  trace::Storage& state = state_of(storage);
+  base::Ref<exec::Data> data = check(trace::Session::get().materialize(state));
+  c10::Storage host(c10::Storage::use_byte_size_t(), storage.nbytes(), c10::GetCPUAllocator(), /*resizable=*/true);
+  if (storage.nbytes() == 0) return host;
+  std::memset(host.mutable_data(), 0, storage.nbytes());
+  if (data) check(data->read(0, host.mutable_data(), std::min<uint64_t>(storage.nbytes(), data->size_bytes)));
+  return host;
 }
 
 at::Tensor download(const at::Tensor& t) {

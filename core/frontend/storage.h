@@ -37,6 +37,9 @@ void upload(trace::Storage& state, base::Meta meta, const void* bytes, uint64_t 
 // Grows or shrinks the storage; bytes kept as far as both sizes have them, new ones zero.
 void resize_storage(c10::StorageImpl& storage, size_t size);
 
+// A CPU storage with the storage's bytes. Blocks.
+c10::Storage download_storage(const c10::StorageImpl& storage);
+
 // A CPU tensor with t's values, sizes and strides (contiguous if t overlaps itself). Blocks.
 at::Tensor download(const at::Tensor& t);
 

@@ -1,13 +1,16 @@
 #include "frontend/tracer.h"
 
 #include <c10/core/AutogradState.h>
+#include <c10/core/DefaultDtype.h>
+
+#include <atomic>
 
 #include "base/env.h"
+#include "frontend/arguments.h"
 #include "frontend/dtype.h"
 #include "frontend/encode.h"
 #include "frontend/errors.h"
 #include "frontend/fallback.h"
-#include "frontend/overlap.h"
 #include "frontend/shapes.h"
 #include "frontend/storage.h"
 #include "trace/session.h"
@@ -66,19 +69,22 @@ void push_results(const TorchOp& op, torch::jit::Stack* stack, std::vector<at::T
   for (auto& v : results) stack->push_back(std::move(v));
 }
 
-bool has_mask(c10::ArrayRef<c10::IValue> args) {
-  for (const c10::IValue& arg : args) {
-    if (!arg.isList() || arg.isIntList()) continue;
-    for (const c10::IValue& e : arg.toListRef())
-      if (e.isTensor() && (e.toTensor().scalar_type() == at::kBool || e.toTensor().scalar_type() == at::kByte)) return true;
-  }
-  return false;
-}
-
 // Backward then records on the thread that calls it: cheaper, and errors know the user's line.
 void backward_on_callers_thread() {
   thread_local const bool once = (c10::AutogradState::get_tls_state().set_multithreading_enabled(false), true);
   (void)once;
+}
+
+// torch.set_default_dtype() changes what the same calls mean.
+std::atomic<uint8_t> default_float{static_cast<uint8_t>(at::kFloat)};
+
+void follow_default_dtype(at::ScalarType now) {
+  trace::Session& session = trace::Session::get();
+  check(session.flush(trace::FlushReason::kMarkStep));
+  std::lock_guard lock(session.recorder.mutex());
+  TORCH_CHECK(session.recorder.empty(), "lazyt: the default dtype changed while another thread records");
+  session.recorder.set_default_float(from_torch(now));
+  default_float = static_cast<uint8_t>(now);
 }
 
 void record_call(TorchOp& op, torch::jit::Stack* stack) {
@@ -87,12 +93,14 @@ void record_call(TorchOp& op, torch::jit::Stack* stack) {
   thread_local std::vector<at::Tensor> fresh;
   trace::Session& session = trace::Session::get();
   trace::Recorder& recorder = session.recorder;
+  const at::ScalarType default_now = c10::get_default_dtype_as_scalartype();
+  if (C10_UNLIKELY(static_cast<uint8_t>(default_now) != default_float.load(std::memory_order_relaxed))) follow_default_dtype(default_now);
   auto args = torch::jit::last(*stack, op.op.args.size());
   encode(op, args, call);
 
   if (op.has_out) {  // an out= tensor of another shape is resized first, as in eager
     const ShapeResult shapes = infer(op, call, args);
-    if (!shapes.known) return call_on_host(op, stack, "it has no meta kernel");
+    if (shapes.host_reason) return call_on_host(op, stack, shapes.host_reason);
     for (const auto& [index, dims, strides] : shapes.resized) {
       const at::Tensor& out = args[index].toTensor();
       out.resize_(dims);
@@ -111,8 +119,7 @@ void record_call(TorchOp& op, torch::jit::Stack* stack) {
   }
   if (!replayed) {
     const ShapeResult& shapes = infer(op, call, args);
-    if (!shapes.known) return call_on_host(op, stack, "it has no meta kernel");
-    check_overlap(op, args);
+    if (shapes.host_reason) return call_on_host(op, stack, shapes.host_reason);
     check_backend_takes(op, call, shapes.metas, shapes.fresh);
     auto source = source_hook ? source_hook() : nullptr;
     std::lock_guard lock(recorder.mutex());

@@ -278,7 +278,7 @@ void Lowerer::promote_operands(std::vector<Arg>& args, const ir::OpInfo& info, c
         operands.push_back({LAZYT_DTYPE_INT64, Rank::kNumber});
       }
     }
-    target = promote(operands, LAZYT_DTYPE_FLOAT32);
+    target = promote(operands, tape_.default_float);
   }
   for (size_t i = 0; i < args.size(); i++)
     if (takes_part(i) && args[i].kind == LAZYT_ARG_VALUE &&

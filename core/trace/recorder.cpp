@@ -159,6 +159,7 @@ void Recorder::commit(Call& call, const TokenHeader& header) {
 // From here on the trace has a tape of its own: a copy of what it followed.
 void Recorder::start_own_tape() {
   auto own = base::make_ref<Tape>();
+  own->default_float = default_float_;
   if (position_ > 0) {
     const Tape& t = *tape_;
     size_t end = position_ < t.tokens.size() ? t.tokens[position_].offset : t.words.size();
@@ -330,6 +331,11 @@ std::vector<uint32_t> Recorder::pending_slots(const Storage* only) const {
     if (!only || s == only) slots.push_back(s->slot);
   std::sort(slots.begin(), slots.end());
   return slots;
+}
+
+void Recorder::set_default_float(base::DType dtype) {
+  clear_tapes();
+  default_float_ = dtype;
 }
 
 void Recorder::clear_tapes() {

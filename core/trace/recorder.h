@@ -82,6 +82,8 @@ class Recorder {
 
   size_t tape_count() const { return tapes_.size(); }
   void set_replay(bool on) { replay_ = on; }
+  // torch.get_default_dtype(), which decides dtypes of results: known tapes are forgotten. REQUIRES: empty().
+  void set_default_float(base::DType dtype);
   // Forgets all tapes. REQUIRES: empty().
   void clear_tapes();
 
@@ -99,6 +101,7 @@ class Recorder {
 
   std::mutex mutex_;
   bool replay_ = true;
+  base::DType default_float_ = LAZYT_DTYPE_FLOAT32;
   uint64_t epoch_ = 1;
   uint64_t step_ = 0, clock_ = 0;
   std::vector<base::Ref<Tape>> tapes_;  // known, finished

@@ -4,6 +4,7 @@
 #include <ATen/core/enum_tag.h>
 #include <ATen/ops/as_strided.h>
 #include <ATen/ops/as_strided_scatter.h>
+#include <c10/util/strides.h>
 #include <torch/csrc/jit/frontend/function_schema_parser.h>
 
 #include <algorithm>
@@ -48,6 +49,13 @@ void as_strided_scatter(Stack& stack) {
   push(stack, at::as_strided_scatter(operand, source, dims, strides, offset.value_or(0)));
 }
 
+// Strides of dims of one element are any to PyTorch, but not to this operator.
+void view_dtype(Stack& stack) {
+  auto dtype = pop(stack).toScalarType();
+  at::Tensor operand = row_major(pop(stack).toTensor());
+  push(stack, at::as_strided(operand, operand.sizes(), c10::contiguous_strides(operand.sizes()), 0).view(dtype));
+}
+
 struct OwnOperator {
   const char* schema;
   Function function;
@@ -67,6 +75,7 @@ constexpr OwnOperator kOwnOperators[] = {
     {"aten::as_strided_scatter(Tensor self, Tensor src, int[] size, int[] stride, int? storage_offset=None) -> "
      "Tensor",
      as_strided_scatter},
+    {"aten::view.dtype(Tensor self, ScalarType dtype) -> Tensor", view_dtype},
 };
 
 // Operators found so far. Misses are not kept: a custom operator may be defined later.
@@ -75,13 +84,12 @@ class Registry {
   Registry() {
     for (const OwnOperator& own : kOwnOperators) {
       schemas_.push_back(torch::jit::parseSchema(own.schema));
-      found_[schemas_.back().name()] = {&schemas_.back(), std::nullopt, own.function};
+      found_[key_of(schemas_.back().name(), schemas_.back().overload_name())] = {&schemas_.back(), std::nullopt, own.function};
     }
   }
 
   const Operator* find(std::string_view name, std::string_view overload) {
-    std::string key(name);
-    if (!overload.empty()) key.append(".").append(overload);
+    std::string key = key_of(name, overload);
     std::lock_guard lock(mutex_);
     if (auto it = found_.find(key); it != found_.end()) return &it->second;
     auto handle = c10::Dispatcher::singleton().findSchema({std::string(name), std::string(overload)});
@@ -90,6 +98,12 @@ class Registry {
   }
 
  private:
+  static std::string key_of(std::string_view name, std::string_view overload) {
+    std::string key(name);
+    if (!overload.empty()) key.append(".").append(overload);
+    return key;
+  }
+
   std::mutex mutex_;
   std::deque<c10::FunctionSchema> schemas_;
   std::unordered_map<std::string, Operator> found_;  // nodes do not move

@@ -86,7 +86,7 @@ def describe(t: torch.Tensor) -> dict:
         "is_leaf": t.is_leaf,
         "grad_fn": type(t.grad_fn).__name__,
         "nbytes": t.untyped_storage().nbytes(),
-        "bytes": flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b"",
+        "bytes": flat.as_strided(flat.shape, (1,)).view(torch.uint8).numpy().tobytes() if flat.numel() else b"",
         "value": cpu.clone(),
     }
 
@@ -204,7 +204,13 @@ class Maker:
     # Choices.
 
     def tensors(self, want=lambda t: True) -> list[str]:
-        return [n for n, v in self.env.items() if n not in self.own and isinstance(v, torch.Tensor) and want(v)]
+        def usable(v) -> bool:
+            try:
+                return isinstance(v, torch.Tensor) and want(v)
+            except RuntimeError:  # a view whose history was written over says so when it is looked at
+                return False
+
+        return [n for n, v in self.env.items() if n not in self.own and usable(v)]
 
     def pick(self, want=lambda t: True) -> str:
         names = self.tensors(want)
@@ -294,7 +300,7 @@ class Maker:
                 f"torch.empty_strided((2, 3), (1, 2), device=D).copy_(R({self.seed()}, 2, 3))",
                 f"R({self.seed()}, 3, 1).to(D).expand(3, {r.randint(1, 4)})",
                 f"R({self.seed()}, 3, 4, dtype=torch.float32).to(D).requires_grad_()",
-                f"R({self.seed()}, 3, 4).t().to(D)",
+                f"R({self.seed()}, 3, 4).t().to(D, copy=True)",
                 f"torch.tensor([{r.randint(-2, 2)}, 1, 2], device=D)",
                 f"torch.tensor({r.uniform(-1, 1):.2f}, device=D)",
                 f"torch.nn.Parameter(R({self.seed()}, {r.randint(1, 4)}, {r.randint(1, 4)}).to(D))",
@@ -494,11 +500,17 @@ class Maker:
     def take(self, text: str, failing: float = 0.1) -> bool:
         """Runs the statement; keeps it if it does what both sides define. A few that raise are kept, too."""
         plain_text = text.replace("⟦", "").replace("⟧", "")
+        if (m := re.search(r"(\w+)\[.*\] = (\w+)$", plain_text)) and {m[1], m[2]} <= self.env.keys():
+            a, b = self.at(m[1]), self.at(m[2])  # a 0-dim CPU tensor is a number there, and may overlap
+            if isinstance(b, torch.Tensor) and b.dim() == 0 and a.untyped_storage()._cdata == b.untyped_storage()._cdata:
+                return False
         try:
             exec(compile(plain_text, "<made>", "exec"), self.env)
         except Exception as e:
-            # Kernels that lack a dtype say so when they run: later on a lazy device.
-            if self.rng.random() > failing or "not implemented for" in str(e) or "not supported for" in str(e):
+            # Kernels that lack a dtype say so when they run, and so do indices: later on a lazy device.
+            # out= may have been resized before the error was seen.
+            late = "out=" in text or "not implemented for" in str(e) or "not supported for" in str(e) or re.search("out of (bounds|range)", str(e)) and "I(" in text
+            if late or self.rng.random() > failing:
                 return False
         self.statements.append(text)
         for n in self.tensors():

@@ -1,0 +1,57 @@
+// Arguments: walking over the tensors of a boxed call.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/stack.h>
+
+#include "frontend/storage.h"
+
+namespace lazyt::frontend {
+
+// v with each tensor of our device replaced by f(tensor), and the device by another; other tensors stay.
+// Generators of our device become None.
+template <class F>
+c10::IValue replace(const c10::IValue& v, c10::Device device, F&& f) {
+  auto one = [&](const at::Tensor& t) { return is_lazy(t) ? f(t) : t; };
+  if (v.isTensor()) return one(v.toTensor());
+  if (v.isTensorList()) {
+    c10::List<at::Tensor> out;
+    for (const auto& e : v.toListRef()) out.push_back(one(e.toTensor()));
+    return out;
+  }
+  if (v.isOptionalTensorList()) {
+    c10::List<std::optional<at::Tensor>> out;
+    for (const auto& e : v.toListRef())
+      out.push_back(e.isNone() ? std::nullopt : std::optional<at::Tensor>(one(e.toTensor())));
+    return out;
+  }
+  if (v.isDevice()) return device;
+  if (v.isGenerator() && v.toGenerator().device().type() == kDeviceType) return {};
+  return v;
+}
+
+template <class F>
+torch::jit::Stack replace(c10::ArrayRef<c10::IValue> args, c10::Device device, F&& f) {
+  torch::jit::Stack out;
+  for (const c10::IValue& a : args) out.push_back(replace(a, device, f));
+  return out;
+}
+
+// Tensors of a result or argument, in order; undefined ones too.
+inline void collect(std::vector<at::Tensor>& out, const c10::IValue& v) {
+  if (v.isTensor()) out.push_back(v.toTensor());
+  else if (v.isNone()) out.emplace_back();
+  else for (const auto& e : v.toListRef()) out.push_back(e.isNone() ? at::Tensor() : e.toTensor());
+}
+
+// A boolean or byte tensor in a list of the call: an index whose number of elements depends on its values.
+inline bool has_mask(c10::ArrayRef<c10::IValue> args) {
+  for (const c10::IValue& arg : args) {
+    if (!arg.isList() || arg.isIntList()) continue;
+    for (const c10::IValue& e : arg.toListRef())
+      if (e.isTensor() && (e.toTensor().scalar_type() == at::kBool || e.toTensor().scalar_type() == at::kByte)) return true;
+  }
+  return false;
+}
+
+}  // namespace lazyt::frontend

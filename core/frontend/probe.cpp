@@ -1,0 +1,136 @@
+#include "frontend/probe.h"
+
+#include <ATen/ops/empty_strided.h>
+#include <c10/core/CPUAllocator.h>
+
+#include <cstring>
+#include <exception>
+#include <unordered_map>
+
+#include "base/env.h"
+#include "frontend/arguments.h"
+#include "frontend/errors.h"
+#include "frontend/overlap.h"
+#include "frontend/storage.h"
+
+namespace lazyt::frontend {
+namespace {
+
+using torch::jit::Stack;
+
+constexpr uint64_t kMostBytesForWords = 16 << 20;  // to hear eager's words for an error that a meta kernel found
+
+uint64_t max_probe_bytes() {
+  static const auto n = static_cast<uint64_t>(check(base::env_int("LAZYT_PROBE_BYTES", 1 << 18, 0, 1 << 30)));
+  return n;
+}
+
+Stack on_meta(c10::ArrayRef<c10::IValue> args) {
+  return replace(args, at::kMeta,
+                 [](const at::Tensor& t) { return at::empty_strided(t.sizes(), t.strides(), t.options().device(at::kMeta)); });
+}
+
+// Operands that share a storage share one here, too, so that eager's kernel sees what overlaps.
+Stack on_cpu(c10::ArrayRef<c10::IValue> args, int fill) {
+  std::unordered_map<const c10::StorageImpl*, c10::Storage> storages;
+  return replace(args, at::kCPU, [&](const at::Tensor& t) {
+    const c10::StorageImpl* impl = t.storage().unsafeGetStorageImpl();
+    auto [it, fresh] = storages.try_emplace(impl);
+    if (fresh) {
+      it->second = c10::Storage(c10::Storage::use_byte_size_t(), impl->nbytes(), c10::GetCPUAllocator(), /*resizable=*/true);
+      if (impl->nbytes() > 0) std::memset(it->second.mutable_data(), 0, impl->nbytes());
+    }
+    auto cpu = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(it->second), c10::DispatchKeySet(c10::DispatchKey::CPU), t.dtype());
+    cpu.unsafeGetTensorImpl()->set_sizes_and_strides(t.sizes(), t.strides(), t.storage_offset());
+    if (fill != 0) cpu.fill_(fill);
+    return at::Tensor(cpu);
+  });
+}
+
+// Bytes that on_cpu would take.
+uint64_t bytes_of(c10::ArrayRef<c10::IValue> args) {
+  std::unordered_map<const c10::StorageImpl*, uint64_t> storages;
+  replace(args, at::kCPU, [&](const at::Tensor& t) {
+    storages[t.storage().unsafeGetStorageImpl()] = t.storage().nbytes();
+    return t;
+  });
+  uint64_t sum = 0;
+  for (const auto& [storage, bytes] : storages) sum += bytes;
+  return sum;
+}
+
+template <class Make>
+Answer ask(const TorchOp& op, c10::ArrayRef<c10::IValue> args, Make&& make) {
+  Answer a;
+  a.args = make(args);
+  a.results = a.args;
+  op.handle.callBoxed(a.results);
+  if (op.functional) {
+    std::vector<c10::IValue> read;
+    for (size_t i = 0; i < args.size(); i++)
+      if (!op.op.args[i].out) read.push_back(args[i]);
+    Stack stack = make(read);
+    op.functional->callBoxed(stack);
+    for (const c10::IValue& v : stack) collect(a.functional, v);
+  }
+  return a;
+}
+
+Answer ask_eager(const TorchOp& op, c10::ArrayRef<c10::IValue> args, int fill) {
+  Answer a = ask(op, args, [&](c10::ArrayRef<c10::IValue> v) { return on_cpu(v, fill); });
+  a.from_eager = true;
+  return a;
+}
+
+Answer ask_meta(const TorchOp& op, c10::ArrayRef<c10::IValue> args) {
+  Answer a = ask(op, args, on_meta);
+  check_overlap(op, args);
+  return a;
+}
+
+// Whether eager's verdict on constants is its verdict on the call.
+bool speaks_for_all_values(const TorchOp& op, c10::ArrayRef<c10::IValue> args) {
+  if (op.op.random) return false;  // it would draw from the CPU's generator
+  if (op.op.name.rfind("aten::", 0) != 0) return false;  // somebody's code: it may do more than compute
+  return !(op.masks_count && has_mask(args));
+}
+
+}  // namespace
+
+std::optional<Answer> probe(const TorchOp& op, c10::ArrayRef<c10::IValue> args) {
+  const uint64_t bytes = bytes_of(args);
+  const bool eager_first = speaks_for_all_values(op, args) && bytes <= max_probe_bytes();
+  if (eager_first) {
+    // What zeros and ones both raise is about shapes and dtypes; a singular matrix is about zeros.
+    std::exception_ptr said;
+    for (int fill : {0, 1}) {
+      try {
+        return ask_eager(op, args, fill);
+      } catch (const c10::NotImplementedError& e) {
+        // The CPU's kernel lacks the dtype: the backend may have it.
+        if (std::strstr(e.what_without_backtrace(), "not implemented for '")) {
+          said = nullptr;
+          break;
+        }
+        if (!said) said = std::current_exception();
+      } catch (const c10::LinAlgError&) {
+        said = nullptr;
+        break;
+      } catch (...) {
+        if (!said) said = std::current_exception();
+      }
+    }
+    if (said) std::rethrow_exception(said);
+  }
+  try {
+    return ask_meta(op, args);
+  } catch (const c10::NotImplementedError&) {
+    return std::nullopt;
+  } catch (...) {
+    // Meta kernels that are written in Python word errors in their own way, and refuse a few calls that eager takes.
+    if (eager_first || op.op.random || bytes > kMostBytesForWords) throw;
+    return ask_eager(op, args, 0);
+  }
+}
+
+}  // namespace lazyt::frontend

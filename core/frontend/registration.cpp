@@ -51,12 +51,14 @@ bool stays_composite(const std::string& name) {
 bool registered_here(const c10::OperatorHandle& h) { return h.hasKernelForDispatchKey(DispatchKey::PrivateUse1); }
 
 // Composite-explicit operators would arrive decomposed if only the backend fallback were there: they
-// have a kernel already. Composite-implicit ones must decompose, for autograd.
+// have a kernel already. Those with kernels of their own per device would reach it, which has to look them up.
+// Composite-implicit ones must decompose, for autograd.
 bool wants_recording(const c10::OperatorHandle& h) {
   if (!h.hasSchema() || registered_here(h)) return false;
   if (h.hasTag(at::Tag::inplace_view)) return false;  // t_, unsqueeze_, ...: geometry alone changes
   bool explicit_kernel = h.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd) ||
-                         h.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutogradNonFunctional);
+                         h.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutogradNonFunctional) ||
+                         h.hasKernelForDispatchKey(DispatchKey::CPU);
   if (!explicit_kernel || h.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd)) return false;
   return !is_view(h.schema()) && !stays_composite(h.operator_name().name);
 }

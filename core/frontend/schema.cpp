@@ -55,12 +55,21 @@ bool is_pure(const c10::FunctionSchema& s) {
   return true;
 }
 
-// Overloads by name of everything registered now; asked only when a mutable operator is first met.
-std::vector<c10::OperatorHandle> overloads(const std::string& name) {
+// The overloads of an operator. `asker` is registered: an index that lacks it is old. REQUIRES: the lock of torch_op.
+std::vector<c10::OperatorHandle> overloads(const std::string& name, const c10::OperatorName& asker) {
+  static auto* index = new std::unordered_multimap<std::string, c10::OperatorName>;
+  auto has = [&](const c10::OperatorName& n) {
+    for (auto [it, end] = index->equal_range(n.name); it != end; ++it)
+      if (it->second == n) return true;
+    return false;
+  };
+  if (!has(asker)) {
+    index->clear();
+    for (const c10::OperatorName& n : c10::Dispatcher::singleton().getAllOpNames()) index->emplace(n.name, n);
+  }
   std::vector<c10::OperatorHandle> out;
-  for (const c10::OperatorName& n : c10::Dispatcher::singleton().getAllOpNames())
-    if (n.name == name)
-      if (auto h = c10::Dispatcher::singleton().findSchema(n)) out.push_back(*h);
+  for (auto [it, end] = index->equal_range(name); it != end; ++it)
+    if (auto h = c10::Dispatcher::singleton().findSchema(it->second)) out.push_back(*h);
   return out;
 }
 
@@ -75,7 +84,7 @@ std::optional<c10::OperatorHandle> find_functional(const c10::FunctionSchema& sc
     names = {name.substr(0, name.size() - 1), name.substr(0, name.size() - 1) + "_functional"};
   std::optional<c10::OperatorHandle> found;
   for (const std::string& n : names)
-    for (const c10::OperatorHandle& h : overloads(n)) {
+    for (const c10::OperatorHandle& h : overloads(n, {schema.name(), schema.overload_name()})) {
       const c10::FunctionSchema& s = h.schema();
       if (!is_pure(s) || s.arguments().size() != args.size()) continue;
       bool same = true;
@@ -184,10 +193,14 @@ TorchOp& torch_op(const c10::OperatorHandle& handle) {
     std::shared_lock lock(mutex);
     if (auto it = ops->find(name); it != ops->end()) return *it->second;
   }
-  auto made = std::make_unique<TorchOp>(handle);
-  fill(*made);
   std::unique_lock lock(mutex);
-  return *ops->emplace(name, std::move(made)).first->second;
+  auto& op = (*ops)[name];
+  if (!op) {
+    auto made = std::make_unique<TorchOp>(handle);
+    fill(*made);
+    op = std::move(made);
+  }
+  return *op;
 }
 
 }  // namespace lazyt::frontend

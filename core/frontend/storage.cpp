@@ -37,7 +37,7 @@ class StatePool {
     }
     if (!base_) reserve();
     size_t size = size_t{1} << order;
-    TORCH_CHECK_WITH(OutOfMemoryError, next_ + size <= kRange, "lazyt: out of addresses for ", size,
+    TORCH_CHECK_WITH(OutOfMemoryError, next_ + size <= range_, "lazyt: out of addresses for ", size,
                      " bytes; free some tensors of the device");
     auto* state = new trace::Storage;
     state->address = base_ + next_;
@@ -50,16 +50,19 @@ class StatePool {
   }
 
  private:
-  static constexpr size_t kRange = size_t{1} << 40;  // 1 TiB; more fails under ThreadSanitizer
+  // 1 TiB (more fails under ThreadSanitizer), or what a limit of virtual memory or a simulator leaves.
   void reserve() {
-    void* p = mmap(nullptr, kRange, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* p = MAP_FAILED;
+    for (range_ = size_t{1} << 40; p == MAP_FAILED && range_ >= kLeast; range_ /= p == MAP_FAILED ? 2 : 1)
+      p = mmap(nullptr, range_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     TORCH_CHECK(p != MAP_FAILED, "lazyt: cannot reserve addresses: ", std::strerror(errno),
                 "; raise the limit of virtual memory (ulimit -v)");
     base_ = static_cast<char*>(p);
   }
   std::mutex mutex_;
+  static constexpr size_t kLeast = size_t{1} << 34;
   char* base_ = nullptr;
-  size_t next_ = 0;
+  size_t range_ = 0, next_ = 0;
   std::array<std::vector<trace::Storage*>, kOrders> free_;
 };
 

@@ -28,23 +28,13 @@ constexpr std::pair<at::ScalarType, base::DType> kTypes[] = {
     {at::kFloat4_e2m1fn_x2, LAZYT_DTYPE_FLOAT4_E2M1FN_X2},
 };
 
-struct Tables {
-  base::DType of_torch[static_cast<int>(at::ScalarType::NumOptions)] = {};
-  at::ScalarType of_lazyt[LAZYT_DTYPE_COUNT];
-  Tables() {
-    for (auto& t : of_lazyt) t = at::ScalarType::Undefined;
-    for (auto [torch, lazyt] : kTypes) of_torch[static_cast<int>(torch)] = lazyt, of_lazyt[lazyt] = torch;
-  }
-};
-const Tables kTables;
-
 }  // namespace
 
-base::DType from_torch(at::ScalarType type) { return kTables.of_torch[static_cast<int>(type)]; }
-
-at::ScalarType to_torch(base::DType dtype) {
-  return dtype >= 0 && dtype < LAZYT_DTYPE_COUNT ? kTables.of_lazyt[dtype] : at::ScalarType::Undefined;
+DTypeTables::DTypeTables() {
+  for (auto& t : of_lazyt) t = at::ScalarType::Undefined;
+  for (auto [torch, lazyt] : kTypes) of_torch[static_cast<int>(torch)] = lazyt, of_lazyt[lazyt] = torch;
 }
+const DTypeTables dtype_tables;
 
 base::Meta meta_of(const at::Tensor& t) {
   return {from_torch(t.scalar_type()), t.sizes().vec(), t.strides().vec()};

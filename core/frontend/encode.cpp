@@ -35,18 +35,20 @@ class Encoder {
   }
 
   void tensor(const OpArg& arg, const at::Tensor& t) {
-    if (!t.defined()) return word(tagged(kNone));
-    if (t.device().type() != kDeviceType) return other_device(arg, t);
-    Storage& state = state_of(t);
+    if (C10_UNLIKELY(!t.defined())) return word(tagged(kNone));
+    Storage* state = state_if_ours(t);
+    if (C10_UNLIKELY(!state)) {
+      if (t.device().type() != kDeviceType) return other_device(arg, t);
+      state = &state_of(t);  // says what is wrong with it
+    }
     base::DType dtype = from_torch(t.scalar_type());
     TORCH_CHECK_NOT_IMPLEMENTED(dtype != LAZYT_DTYPE_INVALID, "lazyt: dtype ", t.scalar_type(), " is not supported on the device");
     if (arg.written) call_.writes.push_back(static_cast<uint32_t>(call_.operands.size()));
-    call_.operands.push_back(&state);
+    call_.operands.push_back(state);
     const c10::TensorImpl* impl = t.unsafeGetTensorImpl();
     const auto sizes = impl->sizes(), strides = impl->strides();
-    const size_t rank = sizes.size(), at = call_.signature.size();
-    call_.signature.resize(at + 2 + 2 * rank);
-    uint64_t* w = &call_.signature[at];
+    const size_t rank = sizes.size();
+    uint64_t* w = call_.signature.extend(2 + 2 * rank);
     *w++ = tagged(kTensor, rank, static_cast<uint64_t>(dtype));
     *w++ = static_cast<uint64_t>(impl->storage_offset());
     for (size_t i = 0; i < rank; i++) w[i] = static_cast<uint64_t>(sizes[i]), w[rank + i] = static_cast<uint64_t>(strides[i]);
@@ -136,9 +138,9 @@ class Encoder {
     if (v.isString()) {
       const std::string& text = v.toStringRef();
       word(tagged(kString, text.size()));
-      size_t at = call_.signature.size();
-      call_.signature.resize(at + (text.size() + 7) / 8, 0);
-      std::memcpy(&call_.signature[at], text.data(), text.size());
+      uint64_t* w = call_.signature.extend((text.size() + 7) / 8);
+      if (!text.empty()) w[(text.size() - 1) / 8] = 0;
+      std::memcpy(w, text.data(), text.size());
       return;
     }
     TORCH_CHECK_NOT_IMPLEMENTED(false, "lazyt: argument '", arg.name, "' of ", op_.op.name, " (", v.tagKind(), ") cannot be recorded");

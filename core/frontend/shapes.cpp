@@ -97,7 +97,7 @@ void put_aliases(trace::Words& key, const std::vector<trace::Storage*>& operands
 const ShapeResult& infer(const TorchOp& op, const trace::Call& call, c10::ArrayRef<c10::IValue> args) {
   thread_local ShapeResult result;
   thread_local trace::Words key;
-  key = call.signature;
+  key.assign(call.signature.begin(), call.signature.end());
   put_aliases(key, call.operands);
   key.push_back(static_cast<uint64_t>(c10::get_default_dtype_as_scalartype()));
   base::Hash128 hash = base::hash128(key.data(), key.size() * 8, reinterpret_cast<uint64_t>(&op.op));

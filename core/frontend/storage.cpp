@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/from_blob.h>
+#include <c10/core/AutogradState.h>
 #include <c10/core/CPUAllocator.h>
 #include <sys/mman.h>
 
@@ -12,6 +13,7 @@
 #include "base/counters.h"
 #include "frontend/dtype.h"
 #include "frontend/errors.h"
+#include "frontend/thread_state.h"
 
 namespace lazyt::frontend {
 namespace {
@@ -71,26 +73,20 @@ StatePool& pool() {
   return *p;
 }
 
-// A few states of small tensors kept by each thread: taking and giving them back needs no lock.
-struct ThreadPool {
-  static constexpr size_t kKeep = 256;
-  std::vector<trace::Storage*> small;  // of order kMinOrder
-  ~ThreadPool() {
-    for (trace::Storage* s : small) pool().give_back(s, kMinOrder);
-    gone = true;
-  }
-  static thread_local bool gone;
-};
-thread_local bool ThreadPool::gone = false;
-thread_local ThreadPool thread_pool;
+#ifdef __SANITIZE_ADDRESS__
+constexpr size_t kKeep = 0;  // freed memory shall be seen as freed
+#else
+constexpr size_t kKeep = 256;  // of each kind, by each thread: taking and giving back needs no lock
+#endif
 
 trace::Storage* take_state(size_t bytes) {
   int order = order_of(bytes);
   TORCH_CHECK_WITH(OutOfMemoryError, order < kOrders, "lazyt: a storage of ", bytes, " bytes is larger than the device's addresses");
   trace::Storage* state;
-  if (C10_LIKELY(order == kMinOrder && !ThreadPool::gone && !thread_pool.small.empty())) {
-    state = thread_pool.small.back();
-    thread_pool.small.pop_back();
+  std::vector<trace::Storage*>& kept = thread_state().states;
+  if (C10_LIKELY(order == kMinOrder && !kept.empty())) {
+    state = kept.back();
+    kept.pop_back();
   } else {
     state = pool().take(order);
   }
@@ -98,32 +94,48 @@ trace::Storage* take_state(size_t bytes) {
   return state;
 }
 
-void delete_state(void* context) {
-  auto* state = static_cast<trace::Storage*>(context);
-  base::Ref<exec::Data> last;  // freed after the lock
-  {
-    trace::Recorder& recorder = trace::Session::get().recorder;
-    std::lock_guard lock(recorder.mutex());
-    recorder.forget(*state);
-    std::swap(last, state->data);
-    state->epoch = 0;
+// PyTorch's own, but for where its memory comes from.
+class StorageImpl final : public c10::StorageImpl {
+ public:
+  using c10::StorageImpl::StorageImpl;
+  static void* operator new(size_t size) {
+    std::vector<void*>& kept = thread_state().storage_impls;
+    if (C10_UNLIKELY(kept.empty())) return ::operator new(size);
+    void* p = kept.back();
+    kept.pop_back();
+    return p;
   }
-  static base::Counter& destroyed = base::counter("DestroyLtcTensor");
-  destroyed.add();
-  int order = order_of(state->size_bytes);
-  if (C10_LIKELY(order == kMinOrder && !ThreadPool::gone && thread_pool.small.size() < ThreadPool::kKeep))
-    thread_pool.small.push_back(state);
-  else
-    pool().give_back(state, order);
+  static void operator delete(void* p) {
+    ThreadState* thread = current_thread_state;
+    if (C10_LIKELY(thread && thread->storage_impls.size() < kKeep))
+      thread->storage_impls.push_back(p);
+    else
+      ::operator delete(p);
+  }
+};
+
+c10::DataPtr new_data(size_t bytes) {
+  trace::Storage* state = take_state(bytes);
+  return {state->address, state, &delete_state, device()};
 }
+
+// Gives back what a thread kept when it ends.
+struct ThreadEnd {
+  ~ThreadEnd() {
+    ThreadState* thread = std::exchange(current_thread_state, nullptr);
+    if (!thread) return;
+    for (trace::Storage* s : thread->states) pool().give_back(s, kMinOrder);
+    for (void* p : thread->storage_impls) ::operator delete(p);
+    delete thread;
+  }
+};
 
 class Allocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t n) override {
-    trace::Storage* state = take_state(n);
-    static base::Counter& created = base::counter("CreateLtcTensor");
-    created.add();
-    return {state->address, state, &delete_state, device()};
+    std::lock_guard lock(trace::Session::get().recorder.mutex());
+    count_created(1);
+    return new_data(n);
   }
   c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
   void copy_data(void*, const void*, std::size_t) const override {
@@ -132,6 +144,37 @@ class Allocator final : public c10::Allocator {
 };
 
 }  // namespace
+
+__thread ThreadState* current_thread_state = nullptr;
+
+ThreadState* make_thread_state() {
+  thread_local ThreadEnd end;
+  // After the end, from the destructor of another thread_local: kept to the end of the process.
+  current_thread_state = new ThreadState;
+  // Backward then records on the thread that calls it: cheaper, and errors know the user's line.
+  c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
+  return current_thread_state;
+}
+
+void delete_state(void* context) {
+  auto* state = static_cast<trace::Storage*>(context);
+  base::Ref<exec::Data> last;  // freed after the lock
+  static base::Counter& destroyed = base::counter("DestroyLtcTensor");
+  {
+    trace::Recorder& recorder = trace::Session::get().recorder;
+    std::lock_guard lock(recorder.mutex());
+    recorder.forget(*state);
+    if (C10_UNLIKELY(state->data)) std::swap(last, state->data);
+    state->epoch = 0;
+    destroyed.add_locked();
+  }
+  int order = order_of(state->size_bytes);
+  ThreadState* thread = current_thread_state;
+  if (C10_LIKELY(order == kMinOrder && thread && thread->states.size() < kKeep))
+    thread->states.push_back(state);
+  else
+    pool().give_back(state, order);
+}
 
 c10::Allocator* allocator() {
   static Allocator* a = new Allocator;
@@ -151,7 +194,22 @@ trace::Storage& state_of(const at::Tensor& t) {
   return state_of(*t.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
 }
 
-at::Tensor make_tensor(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype, trace::Storage** out_state) {
+void count_created(uint32_t tensors) {
+  static base::Counter& created = base::counter("CreateLtcTensor");
+  created.add_locked(tensors);
+}
+
+at::Tensor make_tensor(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype,
+                       trace::Storage** out_state) {
+  {
+    std::lock_guard lock(trace::Session::get().recorder.mutex());
+    count_created(1);
+  }
+  return make_result(sizes, strides, dtype, out_state);
+}
+
+at::Tensor make_result(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype,
+                       trace::Storage** out_state) {
   const caffe2::TypeMeta type = c10::scalarTypeToTypeMeta(dtype);
   int64_t last = 0;
   bool empty = false;
@@ -160,11 +218,12 @@ at::Tensor make_tensor(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::Sca
     last += (sizes[i] - 1) * strides[i];
   }
   const size_t bytes = empty ? 0 : static_cast<size_t>(last + 1) * type.itemsize();
-  c10::DataPtr data = allocator()->allocate(bytes);
+  c10::DataPtr data = new_data(bytes);
   if (out_state) *out_state = static_cast<trace::Storage*>(data.get_context());
-  auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes, std::move(data),
-                                                       allocator(), /*resizable=*/true);
-  auto tensor = at::detail::make_tensor<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), type);
+  c10::intrusive_ptr<c10::StorageImpl> storage = c10::make_intrusive<StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), bytes, std::move(data), allocator(), /*resizable=*/true);
+  auto tensor = at::detail::make_tensor<c10::TensorImpl>(
+      std::move(storage), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), type);
   c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
   if (sizes.size() != 1 || sizes[0] != 0) impl->set_sizes_and_strides(sizes, strides);
   return tensor;

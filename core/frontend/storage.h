@@ -24,9 +24,23 @@ c10::Allocator* allocator();
 // The lazy state behind a tensor. Errors for layouts that have no storage (sparse, ...).
 trace::Storage& state_of(const at::Tensor& t);
 trace::Storage& state_of(const c10::StorageImpl& s);
+void delete_state(void* context);  // the deleter by which a storage of the device is known
+// Null for every other tensor.
+inline trace::Storage* state_if_ours(const at::Tensor& t) {
+  const c10::StorageImpl* s = t.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+  if (C10_UNLIKELY(!s)) return nullptr;
+  const c10::DataPtr& data = s->data_ptr();
+  return C10_LIKELY(data.get_deleter() == &delete_state) ? static_cast<trace::Storage*>(data.get_context())
+                                                         : nullptr;
+}
 
 // A tensor over a new, unwritten storage. The state is filled in out_state.
-at::Tensor make_tensor(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype, trace::Storage** out_state = nullptr);
+at::Tensor make_tensor(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype,
+                       trace::Storage** out_state = nullptr);
+// The same for callers that hold the recorder's mutex; they count what they made.
+at::Tensor make_result(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype,
+                       trace::Storage** out_state);
+void count_created(uint32_t tensors);
 
 // The storage's bytes: cuts the trace if they are pending in it. Null if never written. May block.
 base::Ref<exec::Data> data_of(const at::Tensor& t);

@@ -1,6 +1,5 @@
 #include "frontend/tracer.h"
 
-#include <c10/core/AutogradState.h>
 #include <c10/core/DefaultDtype.h>
 
 #include <atomic>
@@ -13,6 +12,7 @@
 #include "frontend/fallback.h"
 #include "frontend/shapes.h"
 #include "frontend/storage.h"
+#include "frontend/thread_state.h"
 #include "trace/session.h"
 
 namespace lazyt::frontend {
@@ -39,9 +39,10 @@ void make_results(trace::Recorder& recorder, const uint64_t* metas, uint32_t cou
     const auto* dims = reinterpret_cast<const int64_t*>(metas);
     metas += 2 * rank;
     trace::Storage* state;
-    out.push_back(make_tensor({dims, rank}, {dims + rank, rank}, to_torch(dtype), &state));
+    out.push_back(make_result({dims, rank}, {dims + rank, rank}, to_torch(dtype), &state));
     recorder.bind(*state, slot);
   }
+  count_created(count);
 }
 
 // Replaces the arguments on the stack by the results.
@@ -69,12 +70,6 @@ void push_results(const TorchOp& op, torch::jit::Stack* stack, std::vector<at::T
   for (auto& v : results) stack->push_back(std::move(v));
 }
 
-// Backward then records on the thread that calls it: cheaper, and errors know the user's line.
-void backward_on_callers_thread() {
-  thread_local const bool once = (c10::AutogradState::get_tls_state().set_multithreading_enabled(false), true);
-  (void)once;
-}
-
 // torch.set_default_dtype() changes what the same calls mean.
 std::atomic<uint8_t> default_float{static_cast<uint8_t>(at::kFloat)};
 
@@ -88,9 +83,9 @@ void follow_default_dtype(at::ScalarType now) {
 }
 
 void record_call(TorchOp& op, torch::jit::Stack* stack) {
-  backward_on_callers_thread();
-  thread_local trace::Call call;
-  thread_local std::vector<at::Tensor> fresh;
+  ThreadState& thread = thread_state();
+  trace::Call& call = thread.call;
+  std::vector<at::Tensor>& fresh = thread.fresh;
   trace::Session& session = trace::Session::get();
   trace::Recorder& recorder = session.recorder;
   const at::ScalarType default_now = c10::get_default_dtype_as_scalartype();

@@ -5,8 +5,14 @@
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/is_set_to_native.h>
+#include <ATen/ops/permute_native.h>
+#include <ATen/ops/select_native.h>
 #include <ATen/ops/set_native.h>
+#include <ATen/ops/slice_native.h>
+#include <ATen/ops/t_native.h>
+#include <ATen/ops/transpose_native.h>
 #include <ATen/ops/unfold_native.h>
+#include <ATen/ops/unsqueeze_native.h>
 #include <ATen/ops/view_as_complex_native.h>
 #include <ATen/ops/view_as_real_native.h>
 #include <ATen/ops/view_native.h>
@@ -81,8 +87,93 @@ at::Tensor& set_nothing(at::Tensor& self) {
   return set_storage(self, std::move(fresh), 0, {0}, {});
 }
 
-// Whether `x.data = y` and Module.to may put y's storage into x: on the device and to or from the CPU, as eager
-// does between CPU and CUDA. Without it a module that moves gets new parameters: ties and optimizers lose theirs.
+// The views that programs make most, without the way through as_strided that PyTorch's composite kernels
+// take. What they refuse goes to the composite kernel, which says why.
+at::Tensor view_over(const at::Tensor& self, at::IntArrayRef sizes, at::IntArrayRef strides, int64_t offset) {
+  auto view = at::detail::make_tensor<c10::TensorImpl>(c10::TensorImpl::VIEW, c10::Storage(self.storage()),
+                                                       self.key_set(), self.dtype());
+  c10::TensorImpl* impl = view.unsafeGetTensorImpl();
+  impl->set_storage_offset(offset);
+  impl->set_sizes_and_strides(sizes, strides);
+  return view;
+}
+
+bool wrap(int64_t& dim, int64_t rank) {
+  if (dim < 0) dim += rank;
+  return dim >= 0 && dim < rank;
+}
+
+at::Tensor slice(const at::Tensor& self, int64_t dim, std::optional<int64_t> start,
+                 std::optional<int64_t> end, int64_t step) {
+  const int64_t given = dim;
+  if (step <= 0 || !wrap(dim, self.dim())) return at::native::slice(self, given, start, end, step);
+  at::DimVector sizes(self.sizes()), strides(self.strides());
+  const int64_t n = sizes[dim];
+  auto clamp = [n](int64_t i, int64_t least) { return std::min(std::max(i < 0 ? i + n : i, least), n); };
+  const int64_t from = clamp(start.value_or(0), 0), to = clamp(end.value_or(n), from);
+  const int64_t offset = self.storage_offset() + from * strides[dim];
+  sizes[dim] = (to - from) / step + ((to - from) % step != 0);
+  strides[dim] *= step;
+  return view_over(self, sizes, strides, offset);
+}
+
+at::Tensor select(const at::Tensor& self, int64_t dim, int64_t index) {
+  const int64_t given = dim;
+  if (!wrap(dim, self.dim()) || index < -self.size(dim) || index >= self.size(dim))
+    return at::native::select_symint(self, given, index);
+  at::DimVector sizes(self.sizes()), strides(self.strides());
+  const int64_t offset = self.storage_offset() + (index < 0 ? index + sizes[dim] : index) * strides[dim];
+  sizes.erase(sizes.begin() + dim);
+  strides.erase(strides.begin() + dim);
+  return view_over(self, sizes, strides, offset);
+}
+
+at::Tensor transpose_int(const at::Tensor& self, int64_t a, int64_t b) {
+  int64_t x = a, y = b;
+  if (!wrap(x, self.dim()) || !wrap(y, self.dim())) return at::native::transpose(self, a, b);
+  at::DimVector sizes(self.sizes()), strides(self.strides());
+  std::swap(sizes[x], sizes[y]);
+  std::swap(strides[x], strides[y]);
+  return view_over(self, sizes, strides, self.storage_offset());
+}
+
+at::Tensor t(const at::Tensor& self) {
+  if (self.dim() > 2) return at::native::t(self);
+  return self.dim() == 2 ? transpose_int(self, 0, 1)
+                         : view_over(self, self.sizes(), self.strides(), self.storage_offset());
+}
+
+at::Tensor permute(const at::Tensor& self, at::IntArrayRef dims) {
+  const int64_t rank = self.dim();
+  if (rank > 64 || static_cast<int64_t>(dims.size()) != rank) return at::native::permute(self, dims);
+  at::DimVector sizes(rank), strides(rank);
+  uint64_t seen = 0;
+  for (int64_t i = 0; i < rank; i++) {
+    int64_t d = dims[i];
+    if (!wrap(d, rank) || (seen >> d & 1)) return at::native::permute(self, dims);
+    seen |= uint64_t{1} << d;
+    sizes[i] = self.size(d), strides[i] = self.stride(d);
+  }
+  return view_over(self, sizes, strides, self.storage_offset());
+}
+
+at::Tensor unsqueeze(const at::Tensor& self, int64_t dim) {
+  const int64_t given = dim;
+  if (!wrap(dim, self.dim() + 1)) return at::native::unsqueeze(self, given);
+  at::DimVector sizes(self.sizes()), strides(self.strides());
+  const int64_t stride = dim < self.dim() ? sizes[dim] * strides[dim] : 1;
+  sizes.insert(sizes.begin() + dim, 1);
+  strides.insert(strides.begin() + dim, stride);
+  return view_over(self, sizes, strides, self.storage_offset());
+}
+
+at::Tensor alias(const at::Tensor& self) {
+  return view_over(self, self.sizes(), self.strides(), self.storage_offset());
+}
+
+// Whether `x.data = y` and Module.to may put y's storage into x: on the device and to or from the CPU, as
+// eager does between CPU and CUDA. Without it a module that moves gets new parameters: ties and optimizers
+// lose theirs.
 bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& from) {
   auto plain = [](const at::Tensor& t) { return t.layout() == at::kStrided && (is_lazy(t) || t.device().is_cpu()); };
   return plain(self) && plain(from) && !self.is_quantized() && !from.is_quantized();
@@ -96,6 +187,14 @@ void register_views() {
   library.impl("empty_strided", TORCH_FN(empty_strided));
   library.impl("as_strided", TORCH_FN(at::native::as_strided_tensorimpl));
   library.impl("view", TORCH_FN(at::native::view));
+  library.impl("slice.Tensor", TORCH_FN(slice));
+  library.impl("select.int", TORCH_FN(select));
+  library.impl("transpose.int", TORCH_FN(transpose_int));
+  library.impl("t", TORCH_FN(t));
+  library.impl("permute", TORCH_FN(permute));
+  library.impl("unsqueeze", TORCH_FN(unsqueeze));
+  library.impl("alias", TORCH_FN(alias));
+  library.impl("detach", TORCH_FN(alias));
   library.impl("view.dtype", TORCH_FN(at::native::view_dtype));
   library.impl("_reshape_alias", TORCH_FN(at::native::_reshape_alias));
   library.impl("unfold", TORCH_FN(at::native::unfold));

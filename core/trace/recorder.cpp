@@ -12,13 +12,6 @@ uint64_t token_hash(uint64_t seed, const uint64_t* words, size_t count) {
   return base::hash128(words, count * 8, seed).low;
 }
 
-bool meta_equals(const uint64_t* words, const base::Meta& m) {
-  size_t rank = m.dims.size();
-  return words[0] == (static_cast<uint64_t>(m.dtype) | rank << 8) &&
-         std::memcmp(words + 1, m.dims.data(), rank * 8) == 0 &&
-         std::memcmp(words + 1 + rank, m.strides.data(), rank * 8) == 0;
-}
-
 }  // namespace
 
 const char* flush_reason_name(FlushReason reason) {
@@ -153,7 +146,7 @@ void Recorder::commit(Call& call, const TokenHeader& header) {
   for (uint32_t w : call.writes) bind(*call.operands[w], slot++);
   next_slot_ = slot;
   position_++;
-  call.op->recorded->add();
+  call.op->recorded->add_locked();
 }
 
 // From here on the trace has a tape of its own: a copy of what it followed.

@@ -8,11 +8,11 @@
 // the GIL, or drops a tensor.
 #pragma once
 
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "base/ref.h"
+#include "base/spin_lock.h"
 #include "exec/plan.h"
 #include "trace/storage.h"
 #include "trace/tape.h"
@@ -26,12 +26,12 @@ const char* flush_reason_name(FlushReason reason);
 // One operator call, filled by the frontend. Reused from call to call: no allocation once warm.
 struct Call {
   const Op* op = nullptr;
-  Words signature;
+  WordBuffer signature;
   std::vector<Storage*> operands;  // lazy tensors, in order of the signature
   std::vector<uint32_t> writes;    // indices into operands, in argument order
   std::vector<lazyt_scalar_t> scalars;
   std::vector<ScalarType> scalar_types;
-  Words roles;  // filled by the recorder
+  WordBuffer roles;  // filled by the recorder
 
   void clear(const Op* next) {
     op = next;
@@ -51,7 +51,7 @@ struct Launch {
 
 class Recorder {
  public:
-  std::mutex& mutex() { return mutex_; }
+  base::SpinLock& mutex() { return mutex_; }
 
   // The call is the next token of a known tape: records it and returns the words of its result metas,
   // valid until the next call. Null otherwise, and nothing has changed.
@@ -99,7 +99,7 @@ class Recorder {
   void unlink(Storage& storage);
   void evict();
 
-  std::mutex mutex_;
+  base::SpinLock mutex_;
   bool replay_ = true;
   base::DType default_float_ = LAZYT_DTYPE_FLOAT32;
   uint64_t epoch_ = 1;
@@ -117,7 +117,6 @@ class Recorder {
   Storage live_;  // head of the ring of pending storages
   size_t live_count_ = 0;
   std::vector<Storage*> tagged_;  // storages the current call met first; scratch
-  std::vector<std::pair<uint32_t, base::Meta>> met_;  // scratch of take_roles: new slots
 
  public:
   Recorder() { live_.previous = live_.next = &live_; }

@@ -224,7 +224,7 @@ base::Result<std::string> Session::refusal(const Op& op, Call& call, const Words
   LAZYT_ASSIGN_OR_RETURN(auto device, this->device());
   // A tape of this one call over dense inputs.
   Tape tape;
-  Words signature = call.signature, roles;
+  Words signature(call.signature.begin(), call.signature.end()), roles;
   for_each_tensor(signature.data(), signature.size(), [&](uint64_t* w) {
     uint32_t rank = low_of(*w);
     base::Meta meta = base::Meta::contiguous(static_cast<base::DType>(mid_of(*w)), base::Dims(w + 2, w + 2 + rank));

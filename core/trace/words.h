@@ -9,8 +9,11 @@
 // Roles, kept apart, say which value each tensor is: a slot of the trace, or the trace's next input.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <initializer_list>
+#include <memory>
 #include <vector>
 
 #include "base/shape.h"
@@ -46,11 +49,45 @@ inline constexpr uint64_t kUninitialised = uint64_t{1} << 33;  // first use of u
 
 using Words = std::vector<uint64_t>;
 
+// Words that are written anew for each call: a vector whose growth costs a compare, and that never shrinks.
+class WordBuffer {
+ public:
+  // n words more, to be written by the caller.
+  uint64_t* extend(size_t n) {
+    if (size_ + n > capacity_) grow(n);
+    uint64_t* at = words_.get() + size_;
+    size_ += n;
+    return at;
+  }
+  void push_back(uint64_t w) { *extend(1) = w; }
+  void append(std::initializer_list<uint64_t> words) {
+    std::copy(words.begin(), words.end(), extend(words.size()));
+  }
+  void clear() { size_ = 0; }
+  size_t size() const { return size_; }
+  uint64_t* data() { return words_.get(); }
+  const uint64_t* data() const { return words_.get(); }
+  const uint64_t* begin() const { return data(); }
+  const uint64_t* end() const { return data() + size_; }
+  bool operator==(const Words& other) const { return std::equal(begin(), end(), other.begin(), other.end()); }
+
+ private:
+  void grow(size_t n) {
+    capacity_ = std::max<size_t>(64, 2 * (size_ + n));
+    std::unique_ptr<uint64_t[]> larger(new uint64_t[capacity_]);
+    std::copy(begin(), end(), larger.get());
+    words_ = std::move(larger);
+  }
+  std::unique_ptr<uint64_t[]> words_;
+  size_t size_ = 0, capacity_ = 0;
+};
+
 // [dtype | rank << 8] dims... strides...
-inline void put_meta(Words& out, const base::Meta& meta) {
+template <class Buffer>
+void put_meta(Buffer& out, const base::Meta& meta) {
   out.push_back(static_cast<uint64_t>(meta.dtype) | meta.dims.size() << 8);
-  out.insert(out.end(), meta.dims.begin(), meta.dims.end());
-  out.insert(out.end(), meta.strides.begin(), meta.strides.end());
+  for (int64_t d : meta.dims) out.push_back(static_cast<uint64_t>(d));
+  for (int64_t s : meta.strides) out.push_back(static_cast<uint64_t>(s));
 }
 
 // Reads what put_meta wrote and moves on. dtype INVALID: an undefined tensor.

@@ -35,7 +35,7 @@ class RecorderTest : public ::testing::Test {
       if (op.args[i].written) call.writes.push_back(static_cast<uint32_t>(call.operands.size()));
       int64_t n = static_cast<int64_t>(operands[i]->size_bytes / 4);
       call.operands.push_back(operands[i]);
-      call.signature.insert(call.signature.end(), {tagged(kTensor, 1, LAZYT_DTYPE_FLOAT32), 0, static_cast<uint64_t>(n), 1});
+      call.signature.append({tagged(kTensor, 1, LAZYT_DTYPE_FLOAT32), 0, static_cast<uint64_t>(n), 1});
     }
     if (with_number) {
       lazyt_scalar_t s{};

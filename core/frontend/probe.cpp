@@ -1,5 +1,6 @@
 #include "frontend/probe.h"
 
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/empty_strided.h>
 #include <c10/core/CPUAllocator.h>
 
@@ -12,6 +13,7 @@
 #include "frontend/errors.h"
 #include "frontend/overlap.h"
 #include "frontend/storage.h"
+#include "ir/registry.h"
 
 namespace lazyt::frontend {
 namespace {
@@ -95,6 +97,24 @@ bool speaks_for_all_values(const TorchOp& op, c10::ArrayRef<c10::IValue> args) {
   return !(op.masks_count && has_mask(args));
 }
 
+// Many of PyTorch's meta kernels are written in Python. In a process without it eager answers for operands of any size,
+// if the operator's shapes depend on shapes alone: running it on the host would cost as much, at every call.
+std::optional<Answer> without_meta_kernel(const TorchOp& op, c10::ArrayRef<c10::IValue> args) {
+  if (op.op.lowering == trace::Lowering::kDropout) {  // eager would draw from the CPU's generator
+    Answer a;
+    a.args = on_meta(args);
+    const at::Tensor& x = a.args[0].toTensor();
+    a.results = {at::empty_like(x), at::empty_like(x, x.options().dtype(at::kBool))};
+    return a;
+  }
+  if (!speaks_for_all_values(op, args) || !ir::find_op(op.op.functional_name, op.op.functional_overload)) return std::nullopt;
+  try {
+    return ask_eager(op, args, 0);
+  } catch (const c10::Error&) {  // perhaps about zeros alone; on the host it is about the values
+    return std::nullopt;
+  }
+}
+
 }  // namespace
 
 std::optional<Answer> probe(const TorchOp& op, c10::ArrayRef<c10::IValue> args) {
@@ -125,7 +145,7 @@ std::optional<Answer> probe(const TorchOp& op, c10::ArrayRef<c10::IValue> args) 
   try {
     return ask_meta(op, args);
   } catch (const c10::NotImplementedError&) {
-    return std::nullopt;
+    return without_meta_kernel(op, args);
   } catch (...) {
     // Meta kernels that are written in Python word errors in their own way, and refuse a few calls that eager takes.
     if (eager_first || op.op.random || bytes > kMostBytesForWords) throw;

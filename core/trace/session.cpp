@@ -1,6 +1,7 @@
 #include "trace/session.h"
 
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 
 #include <fmt/format.h>
@@ -146,7 +147,8 @@ base::Status Session::flush(FlushReason reason) {
 }
 
 void Session::run(Launch& launch, const base::Ref<loader::Device>& device) {
-  if (!launch.variant->plan || !(launch.variant->plan->device == device)) {
+  const bool first = !launch.variant->plan;
+  if (first || !(launch.variant->plan->device == device)) {
     auto plan = plan_for(*launch.tape, *launch.variant, device);
     if (!plan.ok()) {
       base::Status error = plan.status().with_note(
@@ -160,6 +162,7 @@ void Session::run(Launch& launch, const base::Ref<loader::Device>& device) {
   }
   Timer timer("ExecuteTime");
   launch.variant->plan->launch(std::move(launch.inputs), launch.outputs);
+  if (first && at_exit_) shut_down_at_exit();
 }
 
 base::Result<base::Ref<exec::Plan>> Session::plan_for(const Tape& tape, const Variant& variant,
@@ -264,6 +267,11 @@ base::Result<std::string> Session::refusal(const Op& op, Call& call, const Words
   for (const loader::NodeAnswer& a : answers)
     if (a.kind == LAZYT_ANSWER_REFUSE) return fmt::format("{}: {}", partition::reason_name(a.reason), a.detail);
   return std::string();
+}
+
+void Session::shut_down_at_exit() {
+  at_exit_ = true;
+  std::atexit([] { get().shutdown(); });  // the last one registered runs first
 }
 
 void Session::shutdown() {

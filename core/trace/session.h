@@ -53,6 +53,9 @@ class Session {
 
   // Ends the work in flight and the executor thread; later use starts it again. For exit.
   void shutdown();
+  // shutdown() when the process exits, and before static objects of plugins are destroyed: those are made when a
+  // plugin is loaded, or first compiles or runs something. For programs in C++; an interpreter has its own way.
+  void shut_down_at_exit();
   // In a forked child nothing of the parent's threads is left: what the parent has used cannot be used there.
   // Returns whether that is so.
   bool mark_forked() { return forked_ = forked_ || device_ || executor_; }
@@ -73,7 +76,7 @@ class Session {
   cache::ProgramCache programs_;
   exec::HostRunner* host_runner_ = nullptr;
   size_t queue_ = 4;
-  std::atomic<bool> forked_{false};
+  std::atomic<bool> forked_{false}, at_exit_{false};
 };
 
 }  // namespace lazyt::trace

@@ -290,8 +290,8 @@ lazyt_status_t* query(lazyt_device_t* device, const lazyt_program_t* block, lazy
 }  // namespace
 
 const Operator* find_operator(std::string_view name, std::string_view overload) {
-  static Registry registry;
-  return registry.find(name, overload);
+  static auto* registry = new Registry;  // what is in flight at exit still asks it
+  return registry->find(name, overload);
 }
 
 std::optional<at::ScalarType> to_scalar_type(lazyt_dtype_t dtype) {

@@ -1,0 +1,38 @@
+// lazyt/torch.h: what C++ programs call. Python has the same in binding.cpp.
+#include <lazyt/torch.h>
+
+#include <pthread.h>
+
+#include <mutex>
+
+#include "base/counters.h"
+#include "frontend/errors.h"
+#include "frontend/registration.h"
+#include "frontend/storage.h"
+#include "trace/session.h"
+
+namespace lazyt {
+
+void initialize() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    c10::register_privateuse1_backend("lazyt");
+    frontend::initialize();
+    trace::Session::get().shut_down_at_exit();
+    ::pthread_atfork(nullptr, nullptr, [] { trace::Session::get().mark_forked(); });
+  });
+}
+
+c10::Device device() { return frontend::device(); }
+
+void mark_step(bool wait) {
+  base::counter("MarkStep").add();
+  frontend::check(trace::Session::get().flush(trace::FlushReason::kMarkStep));
+  if (wait) wait_device_ops();
+}
+
+void wait_device_ops() { frontend::check(trace::Session::get().wait()); }
+
+std::vector<std::pair<std::string, int64_t>> counters() { return base::counters(); }
+
+}  // namespace lazyt

@@ -113,17 +113,20 @@ def minimise(build: Path, target: str) -> bool:
     merged.mkdir(parents=True)
     kept = sorted(corpus.glob("regression_*"))
     folders = [merged, corpus, build / "tests/fuzz/found" / target]
+    known = set()
     if target in PROGRAMS:
         folders.append(seeds(build, target))
-    if subprocess.run(
-        [*command(build, target, "-set_cover_merge=1"), *map(str, folders)], env=environment()
-    ).returncode:
+        known = {path.read_bytes() for path in folders[-1].iterdir()}
+    # Of inputs that reach the same code, one.
+    line = command(build, target, "-set_cover_merge=1", "-use_counters=0")
+    if subprocess.run([*line, *map(str, folders)], env=environment()).returncode:
         return False
     for path in corpus.iterdir():
         if path not in kept:
             path.unlink()
     for path in merged.iterdir():
-        shutil.copyfile(path, corpus / path.name)
+        if path.read_bytes() not in known:
+            shutil.copyfile(path, corpus / path.name)
     print(f"{target}: {sum(1 for _ in corpus.iterdir())} inputs kept")
     return True
 

@@ -1,6 +1,11 @@
-"""Training steps of the tutorial's network per second: lazyt against eager CPU and against torch._lazy."""
+"""Training steps of the tutorial's network per second: lazyt against eager, torch._lazy, or another lazyt.
+
+mnist.py --against eager,upstream
+mnist.py --against folder/bin/python    the lazyt that is installed for that interpreter, in turn with ours
+"""
 
 import argparse
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -50,10 +55,43 @@ class Trainer:
             torch._lazy.wait_device_ops()
         return time.perf_counter() - begin
 
+    def programs(self) -> str:
+        """Programs compiled so far, where that is counted."""
+        return str(lazyt.metrics.counter_value("UncachedCompile")) if self.name == "lazyt" else ""
+
+
+class Other:
+    """A trainer in another interpreter, with the lazyt that is installed there: one line in, one line out."""
+
+    def __init__(self, python: str, options: list[str]):
+        self.process = subprocess.Popen(
+            [python, __file__, "--serve", *options], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def steps(self, count: int) -> float:
+        self.process.stdin.write(f"{count}\n")
+        self.process.stdin.flush()
+        answer = self.process.stdout.readline().split()
+        if not answer:
+            raise RuntimeError(f"{self.process.args[0]} ended with {self.process.wait()}")
+        self.loss, self.compiled = float(answer[1]), answer[2]
+        return float(answer[0])
+
+    def programs(self) -> str:
+        return self.compiled
+
+
+def serve(trainer: Trainer) -> None:
+    for line in sys.stdin:
+        print(trainer.steps(int(line)), trainer.loss, trainer.programs(), flush=True)
+
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--against", default="eager", help="comma list of upstream, eager")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--against", default="eager", help="comma list of upstream, eager, path of a python")
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--steps", type=int, default=10, help="steps in a round")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--batch-size", type=int, default=64)
@@ -63,10 +101,18 @@ def main() -> None:
     args = parser.parse_args()
     if args.threads:
         torch.set_num_threads(args.threads)
+    if args.serve:
+        return serve(Trainer("lazyt", args.batch_size, not args.no_dropout))
     names = ["lazyt", *filter(None, args.against.split(","))]
     if "upstream" in names:
         common.init_upstream()
-    trainers = {name: Trainer(name, args.batch_size, not args.no_dropout) for name in names}
+    options = [f"--batch-size={args.batch_size}"]
+    options += ["--no-dropout"] if args.no_dropout else []
+    options += [f"--threads={args.threads}"] if args.threads else []
+    trainers = {
+        name: Other(name, options) if "/" in name else Trainer(name, args.batch_size, not args.no_dropout)
+        for name in names
+    }
     first = {name: t.steps(1) for name, t in trainers.items()}
     for t in trainers.values():
         t.steps(4)
@@ -77,12 +123,14 @@ def main() -> None:
 
     print(common.header(backend=lazyt.backend()["name"]))
     print(f"tutorial CNN, training step, batch {args.batch_size}, {args.rounds} rounds of {args.steps} steps")
-    print(f"{'':<10}{'steps/s':>10}{'ms/step':>10}{'first ms':>10}{'lazyt is':>12}{'loss':>10}")
+    width = max(10, *(len(name) + 2 for name in names))
+    columns = ("steps/s", "ms/step", "first ms", "lazyt is", "loss", "programs")
+    print(" " * width + "".join(f"{column:>10}" for column in columns))
     for name in names:
         ratio = "" if name == "lazyt" else f"{seconds[name] / seconds['lazyt']:.2f}x"
         print(
-            f"{name:<10}{1 / seconds[name]:>10.1f}{seconds[name] * 1e3:>10.2f}{first[name] * 1e3:>10.0f}"
-            f"{ratio:>12}{trainers[name].loss:>10.4f}"
+            f"{name:<{width}}{1 / seconds[name]:>10.1f}{seconds[name] * 1e3:>10.2f}{first[name] * 1e3:>10.0f}"
+            f"{ratio:>10}{trainers[name].loss:>10.4f}{trainers[name].programs():>10}"
         )
     common.write_json(
         args.json,
@@ -91,6 +139,7 @@ def main() -> None:
             "batch": args.batch_size,
             "seconds_per_step": seconds,
             "first_step_seconds": first,
+            "programs": {name: t.programs() for name, t in trainers.items()},
             "rounds": results,
             "lazyt_speed_against": {n: seconds[n] / seconds["lazyt"] for n in names[1:]},
         },

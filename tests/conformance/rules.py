@@ -22,6 +22,10 @@ WITHOUT_CASE = {
     "BUF-3": "a duty of the host",
     "CAP-4": "a duty of the host, which cuts programs",
     "PRG-5": "a duty of the host, checked by its verifier",
+    "C-13": "a duty of the host, checked by the validate layer",
+    "LIB-9": "watched by the validate layer in every case",
+    "DEV-7": "a duty of the host, checked by the validate layer",
+    "EXE-16": "a duty of the host, checked by the validate layer",
 }
 RULE = re.compile(r"^ \*  ([A-Z]+-\d+)\s+(.*)$")
 MORE = re.compile(r"^ \*\s{7,}(\S.*)$")

@@ -12,6 +12,7 @@
  *         released. It is not above the peak, and derived_bytes is not above it.
  *  DEV-5  trim changes no result.
  *  DEV-6  A device has a name; its alignment is 0 or a power of two.
+ *  DEV-7  The host closes a device when all that was made on it is released.
  *
  * SPDX-License-Identifier: BSL-1.0 */
 #ifndef LAZYT_DEVICE_H_

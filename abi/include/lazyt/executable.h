@@ -27,6 +27,8 @@
  *         the program's outputs is INVALID_ARGUMENT.
  *  EXE-15 load takes what serialize wrote on a device of the same identity, and gives the same results;
  *         other bytes are an error.
+ *  EXE-16 The host gives execute buffers of the executable's device, and inputs whose buffers cover the
+ *         dims and strides of their values.
  *
  * SPDX-License-Identifier: BSL-1.0 */
 #ifndef LAZYT_EXECUTABLE_H_

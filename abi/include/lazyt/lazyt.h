@@ -37,6 +37,8 @@
  *  C-11 Sizes and offsets are in bytes, dims and strides in elements, times in nanoseconds.
  *  C-12 Allocation always returns through the table that made the object. release and close accept
  *       NULL.
+ *  C-13 A handle is used from the call that gave it until its last release, and only with the tables
+ *       of the plugin that gave it.
  *
  * SPDX-License-Identifier: BSL-1.0
  */

@@ -13,6 +13,8 @@
  *  LIB-6  init and shutdown come in pairs; init after shutdown works again.
  *  LIB-7  get_extension answers NULL for an id it does not know.
  *  LIB-8  info names the plugin in [a-z0-9_], as its manifest does.
+ *  LIB-9  The host calls devices between init and shutdown only, and closes all before shutdown. The
+ *         plugin calls nothing of the host after shutdown returned, until init.
  *
  * SPDX-License-Identifier: BSL-1.0 */
 #ifndef LAZYT_PLUGIN_H_

@@ -12,6 +12,7 @@ const std::vector<EnvOption>& env_options() {
   static const std::vector<EnvOption> options = {
       {"LAZYT_BACKEND", "name | path | comma list", "", "Backend to run on; unset: highest score with a device."},
       {"LAZYT_PLUGIN_PATH", "absolute folders, ':' between", "", "Folders to look for plugins in, first."},
+      {"LAZYT_LAYERS", "comma list of layers", "", "Layers between host and plugin: validate, validate:abort."},
       {"LAZYT_FALLBACK", "allow|warn|deny", "allow", "What to do with an operator that the backend lacks."},
       {"LAZYT_LOG", "trace|debug|info|warning|error", "warning", "Least level of messages on stderr."},
       {"LAZYT_THREADS", "integer >= 1", "the process's CPUs", "Threads that backends may use for compute."},

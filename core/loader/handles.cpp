@@ -31,7 +31,10 @@ bool power_of_two_or_zero(uint64_t n) { return n == 0 || std::has_single_bit(n);
 
 }  // namespace
 
-Plugin::~Plugin() { close_library(this, library_); }
+Plugin::~Plugin() {
+  close_library(this, library_);
+  if (!library_) (void)layers_.release();  // a hung call may come back through them
+}
 
 base::Result<base::Ref<Device>> Device::open(base::Ref<Plugin> plugin, uint32_t index) {
   const lazyt_plugin_device_t& t = *plugin->table->device;

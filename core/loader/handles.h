@@ -14,6 +14,7 @@
 #include "base/ref.h"
 #include "base/status.h"
 #include "ir/program.h"
+#include "layers/stack.h"
 #include "lazyt/lazyt.h"
 
 namespace lazyt::loader {
@@ -38,8 +39,9 @@ struct PluginInfo {
 // A loaded and initialised library. Shut down and unloaded when the last reference goes.
 class Plugin : public base::RefCounted {
  public:
-  Plugin(void* library, const lazyt_plugin_t* table, PluginInfo info)
-      : info(std::move(info)), table(table), library_(library) {}
+  // layers: those that table goes through, or null.
+  Plugin(void* library, const lazyt_plugin_t* table, PluginInfo info, std::unique_ptr<layers::Stack> layers = nullptr)
+      : info(std::move(info)), table(table), library_(library), layers_(std::move(layers)) {}
   ~Plugin() override;
   const PluginInfo info;
   const lazyt_plugin_t* const table;
@@ -48,6 +50,7 @@ class Plugin : public base::RefCounted {
 
  private:
   void* library_;
+  std::unique_ptr<layers::Stack> layers_;  // outlives the library
 };
 
 struct DeviceInfo {

@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "base/env.h"
 #include "base/log.h"
 #include "loader/search.h"
 
@@ -255,6 +256,7 @@ base::Ref<Plugin> open_library(Candidate& c) {
   Registry& r = registry();
   std::unique_lock lock(r.mutex);
   c.step = "open";
+  std::unique_ptr<layers::Stack> layers;  // outlives the library
   Library library{dlopen(c.path.c_str(), RTLD_NOW | RTLD_LOCAL)};
   if (!library.handle) {
     const char* text = dlerror();
@@ -285,8 +287,12 @@ base::Ref<Plugin> open_library(Candidate& c) {
     std::string detail = no_entry_detail(library.handle, reason);
     return refuse(c, reason, std::move(detail));
   }
+  base::Result<std::unique_ptr<layers::Stack>> between = layers::Stack::make(base::env("LAZYT_LAYERS").value_or(""));
+  if (!between.ok()) return refuse(c, Reason::kBadLayers, std::string(between.status().message()));
+  layers = std::move(between).value();
+  const lazyt_host_t* host = layers ? layers->host_over(host_table()) : host_table();
   const lazyt_plugin_t* table = nullptr;
-  base::Status status = take_status(reinterpret_cast<lazyt_plugin_entry_v1_t>(symbol)(host_table(), &table));
+  base::Status status = take_status(reinterpret_cast<lazyt_plugin_entry_v1_t>(symbol)(host, &table));
   if (!status.ok()) return refuse(c, Reason::kEntryFailed, status.to_string());
   if (!table) return refuse(c, Reason::kEntryFailed, "the entry function succeeded without a table");
   c.step = "version";
@@ -295,6 +301,7 @@ base::Ref<Plugin> open_library(Candidate& c) {
   if (Check failure = check_handshake(table)) return refuse(c, failure->reason, failure->detail);
   c.step = "tables";
   if (Check failure = check_tables(table)) return refuse(c, failure->reason, failure->detail);
+  if (layers) table = layers->plugin_over(table);
 
   c.step = "init";
   status = take_status(table->init());
@@ -320,7 +327,7 @@ base::Ref<Plugin> open_library(Candidate& c) {
   c.score = info.score;
   c.detail = info.description + (info.version.empty() ? "" : " (" + info.version + ")");
   void* handle = library.release();
-  base::Ref<Plugin> plugin(new Plugin(handle, table, std::move(info)));
+  base::Ref<Plugin> plugin(new Plugin(handle, table, std::move(info), std::move(layers)));
   r.plugins[handle] = plugin.get();
   return plugin;
 }

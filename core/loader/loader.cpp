@@ -87,6 +87,7 @@ Report list() {
 }
 
 base::Result<base::Ref<Plugin>> load(const std::string& requested, Report* report_out) {
+  LAZYT_RETURN_IF_ERROR(layers::check_environment());
   Report local;
   Report& report = report_out ? *report_out : local;
   report = list();

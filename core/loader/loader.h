@@ -41,6 +41,7 @@ enum class Reason {
   kDuplicateName,     // "duplicate-name"
   kCrashed,           // "crashed": a helper process died of it (`lazyt doctor`)
   kHung,              // "hung": a helper process ran out of time
+  kBadLayers,         // "bad-layers": LAZYT_LAYERS cannot be kept
 };
 const char* reason_name(Reason reason);
 // What a person can do about it, one sentence.

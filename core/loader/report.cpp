@@ -39,8 +39,9 @@ constexpr Words kWords[] = {
     {"duplicate-name", "Remove one of the two, or give the path of the one you want in LAZYT_BACKEND."},
     {"crashed", "Report this to the plugin's vendor; until then take it out of the plugin folders."},
     {"hung", "Report this to the plugin's vendor; a device or its driver may be stuck."},
+    {"bad-layers", "Correct or unset LAZYT_LAYERS."},
 };
-static_assert(std::size(kWords) == static_cast<size_t>(Reason::kHung) + 1);
+static_assert(std::size(kWords) == static_cast<size_t>(Reason::kBadLayers) + 1);
 
 }  // namespace
 

@@ -8,7 +8,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 # A folder may include itself and those before it: the way of a tensor from its end. Only `loader` and `exec`
 # are exchanged, because `loader` owns the handles over the C tables and `exec` calls through them.
-ORDER = ["base", "ir", "loader", "exec", "cache", "partition", "passes", "trace", "frontend"]
+ORDER = ["base", "ir", "layers", "loader", "exec", "cache", "partition", "passes", "trace", "frontend"]
 SOURCES = {".c", ".cpp", ".h", ".hpp"}
 
 

@@ -51,12 +51,13 @@ const loader::Plugin& plugin() {
 const lazyt_plugin_t& table() { return *plugin().table; }
 
 lazyt_device_t* device() {
-  static lazyt_device_t* opened = [] {
-    lazyt_device_t* out = nullptr;
-    EXPECT_EQ(table().device->open(0, &out), nullptr);
-    return out;
-  }();
-  return opened;
+  struct Opened {
+    lazyt_device_t* handle = nullptr;
+    Opened() { EXPECT_EQ(table().device->open(0, &handle), nullptr); }
+    ~Opened() { table().device->close(handle); }
+  };
+  static const Opened opened;
+  return opened.handle;
 }
 
 void expect_ok(lazyt_status_t* status) {
@@ -359,7 +360,7 @@ TEST(Ts, ReturnsInputsAndTheSameValueTwiceAsCopies) {
 
 TEST(Ts, WritesDonatedInputs) {
   // The second output is a view of the donated input's old bytes.
-  Executable e("program(%0: f32[2], %1: host weak f64) {\n"
+  Executable e("program(%0: f32[2] donate, %1: host weak f64) {\n"
                "  %2 = aten::add.Scalar(%0, %1, 1) : f32[2]\n"
                "  %3 = aten::view(%0, ints[2,1]) : f32[2,1]\n"
                "  return %2 <- %0, %3\n}\n");
@@ -372,7 +373,7 @@ TEST(Ts, WritesDonatedInputs) {
 }
 
 TEST(Ts, CarriesErrorsInTheEvent) {
-  auto graph = ir::parse("program(%0: f32[2,3], %1: f32[2,3]) {\n"
+  auto graph = ir::parse("program(%0: f32[2,3] donate, %1: f32[2,3]) {\n"
                          "  %2 = aten::relu(%0) : f32[2,3]\n"
                          "  %3 = aten::mm(%2, %1) : f32[2,3]            # model.py:34\n"
                          "  return %3 <- %0\n}\n");

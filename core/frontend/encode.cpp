@@ -20,7 +20,11 @@ class Encoder {
   Encoder(const TorchOp& op, Call& call) : op_(op), call_(call) {}
 
   void run(c10::ArrayRef<c10::IValue> args) {
-    for (size_t i = 0; i < args.size(); i++) value(op_.op.args[i], args[i]);
+    const OpArg* arg = op_.op.args.data();
+    for (const c10::IValue& v : args) {
+      if (v.isTensor()) tensor(*arg++, v.toTensor());
+      else value(*arg++, v);
+    }
   }
   const std::optional<at::Generator>& generator() const { return generator_; }
   int64_t numel() const { return numel_; }

@@ -48,9 +48,12 @@ void make_results(trace::Recorder& recorder, const uint64_t* metas, uint32_t cou
 // Replaces the arguments on the stack by the results.
 void push_results(const TorchOp& op, torch::jit::Stack* stack, std::vector<at::Tensor>& fresh) {
   size_t count = op.op.args.size();
-  if (op.returns.size() == 1 && op.returns[0] == -1) {  // the common case
-    torch::jit::drop(*stack, count);
-    stack->emplace_back(std::move(fresh[0]));
+  if (op.returns.size() == 1 && op.returns[0] >= -1 && count > 0) {  // the common case: one tensor, fresh or written
+    const int r = op.returns[0];
+    c10::IValue& first = torch::jit::peek(*stack, 0, count);
+    if (r < 0) first = std::move(fresh[0]);
+    else if (r > 0) first = std::move(torch::jit::peek(*stack, r, count));
+    stack->resize(stack->size() - count + 1);
     return;
   }
   std::vector<c10::IValue> results;

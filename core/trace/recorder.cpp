@@ -27,39 +27,11 @@ const char* flush_reason_name(FlushReason reason) {
   return "Unknown";
 }
 
-void Recorder::link(Storage& s) {
-  if (s.pending) return;
-  s.pending = true;
-  s.previous = live_.previous;
-  s.next = &live_;
-  live_.previous->next = &s;
-  live_.previous = &s;
-  live_count_++;
-}
-
-void Recorder::unlink(Storage& s) {
-  if (!s.pending) return;
-  s.pending = false;
-  s.previous->next = s.next;
-  s.next->previous = s.previous;
-  s.previous = s.next = nullptr;
-  live_count_--;
-}
-
-void Recorder::bind(Storage& s, uint32_t slot) {
-  s.epoch = epoch_;
-  s.slot = slot;
-  s.data = nullptr;
-  link(s);
-}
-
 void Recorder::set_data(Storage& s, base::Ref<exec::Data> data) {
   unlink(s);
   s.epoch = 0;
   s.data = std::move(data);
 }
-
-void Recorder::forget(Storage& s) { unlink(s); }
 
 // Fills call.roles as this trace sees its operands now, and tags storages met for the first time.
 // Returns true if all were known (nothing to undo).

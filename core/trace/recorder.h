@@ -63,11 +63,16 @@ class Recorder {
   // bound before the mutex is let go; undefined ones take a slot, too.
   uint32_t first_result() const { return first_result_; }
   uint32_t fresh_count() const { return fresh_count_; }  // results that are new tensors
-  void bind(Storage& storage, uint32_t slot);
+  void bind(Storage& s, uint32_t slot) {
+    s.epoch = epoch_;
+    s.slot = slot;
+    s.data = nullptr;
+    link(s);
+  }
 
   // The storage takes bytes from outside the trace; or goes away, and with it its pending value.
   void set_data(Storage& storage, base::Ref<exec::Data> data);
-  void forget(Storage& storage);
+  void forget(Storage& storage) { unlink(storage); }
 
   bool empty() const { return position_ == 0; }
   size_t pending_ops() const { return position_; }
@@ -95,8 +100,23 @@ class Recorder {
   bool switch_tape(Call& call);
   void start_own_tape();
   void finish_tape();
-  void link(Storage& storage);
-  void unlink(Storage& storage);
+  void link(Storage& s) {
+    if (s.pending) return;
+    s.pending = true;
+    s.previous = live_.previous;
+    s.next = &live_;
+    live_.previous->next = &s;
+    live_.previous = &s;
+    live_count_++;
+  }
+  void unlink(Storage& s) {
+    if (!s.pending) return;
+    s.pending = false;
+    s.previous->next = s.next;
+    s.next->previous = s.previous;
+    s.previous = s.next = nullptr;
+    live_count_--;
+  }
   void evict();
 
   base::SpinLock mutex_;

@@ -1,7 +1,7 @@
 """Small-tensor training, where the host decides: a step of lazyt against eager CPU's and torch._lazy's.
 
-With the null plugin (the default) lazyt's time is recording alone: processor time of the thread that runs the program,
-for each candidate. With --backend ts its steps compute, and wall time counts.
+With the null plugin (the default) lazyt's time is recording alone: processor time of the thread that runs the
+program, for each candidate. With --backend ts its steps compute, and wall time counts.
 """
 
 import argparse
@@ -14,7 +14,9 @@ PARSER.add_argument("--backend", default="null", help="null: recording alone; ts
 PARSER.add_argument("--against", default="eager", help="comma list of eager, upstream")
 PARSER.add_argument("--only", default="", help="programs whose name contains this")
 PARSER.add_argument("--rounds", type=int, default=9)
-PARSER.add_argument("--seconds", type=float, default=0.25, help="about how long each candidate runs in a round")
+PARSER.add_argument(
+    "--seconds", type=float, default=0.25, help="about how long each candidate runs in a round"
+)
 PARSER.add_argument("--json", metavar="FILE", help="write the numbers")
 ARGS = PARSER.parse_args()
 os.environ["LAZYT_BACKEND"] = ARGS.backend
@@ -87,7 +89,10 @@ class Block(nn.Module):
 
     def forward(self, x):
         b, t, d = x.shape
-        q, k, v = (y.view(b, t, self.heads, d // self.heads).transpose(1, 2) for y in self.qkv(self.norm1(x)).split(d, 2))
+        q, k, v = (
+            y.view(b, t, self.heads, d // self.heads).transpose(1, 2)
+            for y in self.qkv(self.norm1(x)).split(d, 2)
+        )
         y = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(y.transpose(1, 2).reshape(b, t, d))
         return x + self.mlp(self.norm2(x))
@@ -167,7 +172,12 @@ def main() -> None:
     torch.set_num_threads(1)
     print(common.header(backend=lazyt.backend()["name"]))
     print(f"ms per step, medians of {ARGS.rounds} rounds; ratio below 1: lazyt is faster")
-    print(f"{'':<34}" + "".join(f"{n:>10}" for n in names) + "".join(f"{'/ ' + n:>12}" for n in names[:-1]) + f"{'ops':>8}")
+    print(
+        f"{'':<34}"
+        + "".join(f"{n:>10}" for n in names)
+        + "".join(f"{'/ ' + n:>12}" for n in names[:-1])
+        + f"{'ops':>8}"
+    )
     results = {}
     for program, setup in PROGRAMS.items():
         if ARGS.only not in program:
@@ -185,7 +195,9 @@ def main() -> None:
         seconds = common.medians(common.interleaved(candidates, ARGS.rounds))
         results[program] = {n: s * 1e3 for n, s in seconds.items()}
         row = "".join(f"{seconds[n] * 1e3:>10.3f}" if n in seconds else f"{'error':>10}" for n in names)
-        row += "".join(f"{seconds['lazyt'] / seconds[n]:>12.2f}" if n in seconds else f"{'':>12}" for n in names[:-1])
+        row += "".join(
+            f"{seconds['lazyt'] / seconds[n]:>12.2f}" if n in seconds else f"{'':>12}" for n in names[:-1]
+        )
         print(f"{program:<34}{row}{recorded() - before:>8}", flush=True)
     common.write_json(ARGS.json, {"backend": ARGS.backend, "ms_per_step": results})
 

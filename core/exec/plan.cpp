@@ -122,9 +122,9 @@ class Launch {
 
   // An error that is known already fails the launch before anything runs. One that shows up later
   // reaches the outputs through the events that steps wait for.
-  Status check_inputs() const {
+  Status check_inputs() {
     for (size_t i = 0; i < inputs_.size(); i++) {
-      const Ref<Data>& data = inputs_[i].data;
+      Ref<Data>& data = inputs_[i].data;
       if (!data || input_last_use_[i] == kNever) continue;
       Status status;
       if (!data->filled()) {
@@ -136,8 +136,29 @@ class Launch {
       if (!status.ok()) return status.with_note(plan_.name, fmt::format("input {} has this error", i));
       if (data->buffer()->device != plan_.device)  // made before the backend was changed
         LAZYT_RETURN_IF_ERROR(data->move_to(plan_.device));
+      if (inputs_[i].part) {
+        LAZYT_ASSIGN_OR_RETURN(data, copy_part(inputs_[i]));
+      }
     }
     return {};
+  }
+
+  base::Result<Ref<Data>> copy_part(const Binding& binding) const {
+    const Ref<Data>& whole = binding.data;
+    Ref<Buffer> buffer;
+    Ref<Event> copied;
+    if (whole->opaque()) {  // only the way to the host converts
+      std::vector<uint8_t> bytes(binding.size);
+      LAZYT_RETURN_IF_ERROR(whole->read(binding.offset, bytes.data(), binding.size));
+      LAZYT_ASSIGN_OR_RETURN(buffer, Buffer::from_host(plan_.device, bytes.data(), binding.size));
+    } else {
+      LAZYT_ASSIGN_OR_RETURN(buffer, Buffer::alloc(plan_.device, binding.size));
+      LAZYT_ASSIGN_OR_RETURN(copied, buffer->copy_from(*whole->buffer(), binding.offset, 0, binding.size, whole->event()));
+      if (copied) whole->add_reader(copied);
+    }
+    auto part = base::make_ref<Data>(base::Meta::contiguous(LAZYT_DTYPE_UINT8, {static_cast<int64_t>(binding.size)}), binding.size);
+    part->fulfil(std::move(buffer), std::move(copied));
+    return part;
   }
 
   bool may_donate(uint32_t s, const Source& source) const {

@@ -30,6 +30,9 @@ struct Step {
 struct Binding {
   base::Ref<Data> data;  // null: host scalar
   lazyt_scalar_t scalar{};
+  // Of data only the bytes from `offset` on that the input's shape takes; they are copied at launch.
+  bool part = false;
+  uint64_t offset = 0, size = 0;
 };
 
 class Plan : public base::RefCounted {

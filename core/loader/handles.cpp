@@ -117,6 +117,16 @@ base::Status Buffer::to_host(uint64_t offset, void* dst, uint64_t bytes) const {
                device->table().buffer->to_host(handle, offset, dst, bytes, {nullptr, 0}, nullptr));
 }
 
+base::Result<base::Ref<Event>> Buffer::copy_from(const Buffer& src, uint64_t src_offset, uint64_t offset, uint64_t bytes,
+                                                 const base::Ref<Event>& wait) const {
+  lazyt_event_t* const waits[] = {wait ? wait->handle : nullptr};
+  lazyt_event_t* event = nullptr;
+  LAZYT_RETURN_IF_ERROR(asked(*device->plugin, "buffer.copy",
+                              device->table().buffer->copy(src.handle, src_offset, handle, offset, bytes,
+                                                           {waits, wait ? uint64_t{1} : 0}, &event)));
+  return event ? base::make_ref<Event>(device, event) : base::Ref<Event>();
+}
+
 base::Result<void*> Buffer::host_pointer() const {
   auto* get = device->table().buffer->host_pointer;
   if (!get) return lacks(*device->plugin, "buffer.host_pointer");

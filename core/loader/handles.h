@@ -98,6 +98,9 @@ class Buffer : public base::RefCounted {
   ~Buffer() override;
   // Blocks until the bytes are in dst.
   base::Status to_host(uint64_t offset, void* dst, uint64_t size) const;
+  // Starts a copy of size bytes from src, of the same plugin, after `wait` (may be null). Null: it is done already.
+  base::Result<base::Ref<Event>> copy_from(const Buffer& src, uint64_t src_offset, uint64_t offset, uint64_t size,
+                                           const base::Ref<Event>& wait) const;
   // CPU address, for host-visible devices.
   base::Result<void*> host_pointer() const;
   const base::Ref<Device> device;

@@ -192,16 +192,7 @@ base::Status Lowerer::token(size_t index) {
   operands_.clear();
   const uint64_t* role = signature + h.signature;
   const uint64_t* roles_end = role + h.roles;
-  while (role < roles_end) {
-    uint64_t r = *role++;
-    if (r & kNewInput) {
-      take_meta(role);
-      role++;
-    } else if (r & kUninitialised) {
-      role++;
-    }
-    operands_.push_back({low_of(r), {}, ir::kNone});
-  }
+  for (; role < roles_end; role += role_words(role)) operands_.push_back({low_of(*role), {}, ir::kNone});
   size_t k = 0;
   for_each_tensor(signature, h.signature, [&](const uint64_t* w) {
     uint32_t rank = low_of(*w);

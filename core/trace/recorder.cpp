@@ -12,6 +12,12 @@ uint64_t token_hash(uint64_t seed, const uint64_t* words, size_t count) {
   return base::hash128(words, count * 8, seed).low;
 }
 
+// The geometry of a tensor entry, without its offset.
+base::Meta meta_of_tensor(const uint64_t* w) {
+  const size_t rank = low_of(*w);
+  return {static_cast<base::DType>(mid_of(*w)), base::Dims(w + 2, w + 2 + rank), base::Dims(w + 2 + rank, w + 2 + 2 * rank)};
+}
+
 }  // namespace
 
 const char* flush_reason_name(FlushReason reason) {
@@ -33,36 +39,99 @@ void Recorder::set_data(Storage& s, base::Ref<exec::Data> data) {
   s.data = std::move(data);
 }
 
-// Fills call.roles as this trace sees its operands now, and tags storages met for the first time.
-// Returns true if all were known (nothing to undo).
-bool Recorder::take_roles(Call& call) {
+// Fills call.roles as this trace sees its operands now, and tags storages met for the first time. Operands among
+// `parts` (bits) become part inputs; their offsets leave the signature.
+void Recorder::take_roles(Call& call, uint64_t parts) {
   call.roles.clear();
-  tagged_.clear();
-  for (Storage* s : call.operands) {
+  met_.clear();
+  offsets_.clear();
+  if (parts) {
+    size_t k = 0;
+    for_each_tensor(call.signature.data(), call.signature.size(), [&](uint64_t* w) {
+      if (k < 64 && (parts >> k & 1)) offsets_.emplace_back(w, std::exchange(w[1], 0));
+      k++;
+    });
+  }
+  size_t part = 0;
+  for (size_t k = 0; k < call.operands.size(); k++) {
+    Storage* s = call.operands[k];
+    if (k < 64 && (parts >> k & 1)) {
+      auto [w, offset] = offsets_[part++];
+      const base::Meta meta = meta_of_tensor(w);
+      call.roles.push_back(kPartInput | next_slot_++);
+      met_.push_back({s, w});
+      inputs_.push_back({s->data, true, offset * lazyt_dtype_size(meta.dtype), meta.span_bytes()});
+      continue;
+    }
     if (s->epoch == epoch_) {
       call.roles.push_back(s->slot);
       continue;
     }
     s->epoch = epoch_;
     s->slot = next_slot_++;
-    tagged_.push_back(s);
+    met_.push_back({s});
     if (s->data) {
       call.roles.push_back(kNewInput | s->slot);
       put_meta(call.roles, s->data->meta);
       call.roles.push_back(s->size_bytes);
-      inputs_.push_back(s->data);
+      inputs_.push_back({s->data});
     } else {
       call.roles.push_back(kUninitialised | s->slot);
       call.roles.push_back(s->size_bytes);
     }
   }
-  return tagged_.empty();
 }
 
 void Recorder::undo_roles(Call&, size_t inputs, uint32_t slot) {
-  for (Storage* s : tagged_) s->epoch = 0;
+  for (const Met& m : met_)
+    if (!m.part) m.storage->epoch = 0;
+  for (auto [w, offset] : offsets_) w[1] = offset;
   inputs_.resize(inputs);
   next_slot_ = slot;
+}
+
+// A dense piece of data that this trace does not know as a whole, only read.
+bool Recorder::can_be_part(const Call& call, size_t operand, const uint64_t* tensor) const {
+  const Storage& s = *call.operands[operand];
+  if (operand >= 64 || !s.data || s.pending || s.epoch == epoch_) return false;
+  if (std::find(call.writes.begin(), call.writes.end(), operand) != call.writes.end()) return false;
+  const base::Meta meta = meta_of_tensor(tensor);
+  const uint64_t size = meta.span_bytes();
+  return meta.is_dense() && size > 0 && size < s.size_bytes;
+}
+
+bool Recorder::can_be_parts(const Call& call, uint64_t parts) const {
+  bool all = true;
+  size_t k = 0;
+  for_each_tensor(call.signature.data(), call.signature.size(), [&](const uint64_t* w) {
+    if (k < 64 && (parts >> k & 1)) all = all && can_be_part(call, k, w);
+    k++;
+  });
+  return all && (parts == 0 || k >= 64 || parts >> k == 0);
+}
+
+// What was an input at another offset the last time (the next batch of a dataset, say) is not baked in again.
+uint64_t Recorder::parts_that_move(const Call& call) const {
+  if (!parent_ || position_ >= parent_->tokens.size()) return 0;
+  const TokenHeader& h = parent_->header(position_);
+  if (h.op != call.op || h.signature != call.signature.size()) return 0;
+  const uint64_t* before = &parent_->words[parent_->tokens[position_].offset] + kHeaderWords;
+  const uint64_t* role = before + h.signature;
+  const uint64_t* roles_end = role + h.roles;
+  const uint64_t were = parent_->tokens[position_].parts;
+  uint64_t parts = 0;
+  size_t k = 0;
+  for_each_tensor(call.signature.data(), call.signature.size(), [&](const uint64_t* w) {
+    if (k >= 64 || role >= roles_end) return;
+    const uint64_t* b = before + (w - call.signature.data());
+    const size_t rank = low_of(*w);
+    const bool same = b[0] == w[0] && std::memcmp(b + 2, w + 2, 2 * rank * 8) == 0;
+    const bool moved = (*role & kNewInput) && b[1] != w[1];
+    if (same && (moved || (were >> k & 1)) && can_be_part(call, k, w)) parts |= uint64_t{1} << k;
+    role += role_words(role);
+    k++;
+  });
+  return parts;
 }
 
 // REQUIRES: call.roles taken.
@@ -77,11 +146,20 @@ bool Recorder::matches(Call& call, const Tape& tape, size_t token) {
          std::memcmp(words + h.signature, call.roles.data(), h.roles * 8) == 0;
 }
 
-// Another known tape with the same beginning and this call next?
-bool Recorder::switch_tape(Call& call) {
+// Another known tape with the same beginning and this call next? Roles are taken with `parts`; a tape that wants
+// others gets them.
+bool Recorder::switch_tape(Call& call, uint64_t parts) {
+  const size_t inputs = inputs_.size() - std::count_if(met_.begin(), met_.end(), [](auto& m) { return m.part || m.storage->data; });
+  const uint32_t slot = next_slot_ - static_cast<uint32_t>(met_.size());
   for (size_t i = tapes_.size(); i-- > 0;) {
     const Tape& t = *tapes_[i];
-    if (tapes_[i] == tape_ || !matches(call, t, position_)) continue;
+    if (tapes_[i] == tape_ || position_ >= t.tokens.size() || t.header(position_).op != call.op) continue;
+    if (const uint64_t wanted = t.tokens[position_].parts; wanted != parts) {
+      undo_roles(call, inputs, slot);
+      parts = can_be_parts(call, wanted) ? wanted : 0;
+      take_roles(call, parts);
+    }
+    if (!matches(call, t, position_)) continue;
     if (position_ > 0) {
       if (t.tokens[position_ - 1].prefix_hash != tape_->tokens[position_ - 1].prefix_hash) continue;
       size_t prefix = t.tokens[position_].offset;
@@ -99,8 +177,10 @@ const uint64_t* Recorder::replay(Call& call) {
   if (!tape_ && tapes_.empty()) return nullptr;
   size_t inputs = inputs_.size();
   uint32_t slot = next_slot_;
-  take_roles(call);
-  if (!(tape_ && matches(call, *tape_, position_)) && !((position_ == 0 || tape_) && switch_tape(call))) {
+  uint64_t parts = tape_ && position_ < tape_->tokens.size() ? tape_->tokens[position_].parts : 0;
+  if (parts && !can_be_parts(call, parts)) parts = 0;
+  take_roles(call, parts);
+  if (!(tape_ && matches(call, *tape_, position_)) && !((position_ == 0 || tape_) && switch_tape(call, parts))) {
     undo_roles(call, inputs, slot);
     return nullptr;
   }
@@ -135,7 +215,7 @@ void Recorder::start_own_tape() {
     own->inputs.assign(t.inputs.begin(), t.inputs.begin() + inputs_.size());
     own->scalars.assign(t.scalars.begin(), t.scalars.begin() + scalars_.size());
   }
-  tape_ = std::move(own);
+  parent_ = std::exchange(tape_, std::move(own));
   own_ = true;
 }
 
@@ -143,15 +223,16 @@ const uint64_t* Recorder::append(Call& call, const Words& metas, uint32_t fresh,
                                  std::shared_ptr<const ir::SourceLine> source) {
   if (!own_) start_own_tape();
   Tape& t = *tape_;
-  take_roles(call);
-  for (Storage* s : tagged_) {
-    if (s->data) {
-      t.inputs.push_back(s->slot);
-      t.slots.push_back(s->data->meta);
-    } else {
-      t.slots.push_back(base::Meta::contiguous(LAZYT_DTYPE_UINT8, {static_cast<int64_t>(s->size_bytes)}));
-    }
-    t.slot_bytes.push_back(s->size_bytes);
+  const uint64_t parts = parts_that_move(call);
+  take_roles(call, parts);
+  for (const Met& m : met_) {
+    const Storage& s = *m.storage;
+    if (m.part || s.data) t.inputs.push_back(static_cast<uint32_t>(t.slots.size()));
+    if (m.part)
+      t.slots.push_back(meta_of_tensor(m.part));
+    else
+      t.slots.push_back(s.data ? s.data->meta : base::Meta::contiguous(LAZYT_DTYPE_UINT8, {static_cast<int64_t>(s.size_bytes)}));
+    t.slot_bytes.push_back(m.part ? t.slots.back().span_bytes() : s.size_bytes);
   }
   uint32_t offset = static_cast<uint32_t>(t.words.size());
   TokenHeader header{call.op,
@@ -193,7 +274,7 @@ const uint64_t* Recorder::append(Call& call, const Words& metas, uint32_t fresh,
     }
   }
   uint64_t seed = t.tokens.empty() ? 0 : t.tokens.back().prefix_hash;
-  t.tokens.push_back({offset, next_slot_, token_hash(seed, &t.words[offset], t.words.size() - offset), std::move(source)});
+  t.tokens.push_back({offset, next_slot_, token_hash(seed, &t.words[offset], t.words.size() - offset), std::move(source), parts});
   commit(call, header);
   return &t.words[offset] + kHeaderWords + header.signature + header.roles;
 }
@@ -262,13 +343,13 @@ Launch Recorder::flush(FlushReason reason) {
     s = next;
   }
   launch.inputs.reserve(inputs_.size() + scalars_.size());
-  for (auto& data : inputs_) launch.inputs.push_back({std::move(data), {}});
-  for (const auto& scalar : scalars_) launch.inputs.push_back({nullptr, scalar});
+  for (Input& in : inputs_) launch.inputs.push_back({std::move(in.data), {}, in.part, in.offset, in.size});
+  for (const auto& scalar : scalars_) launch.inputs.push_back({.scalar = scalar});
 
   if (last_ && replay_) last_->next = tape_;
   last_ = tape_;
   guess_ = tape_->next ? tape_->next : tape_;
-  tape_ = nullptr;
+  tape_ = parent_ = nullptr;
   own_ = false;
   position_ = 0;
   next_slot_ = 0;
@@ -282,10 +363,12 @@ base::Ref<Tape> Recorder::snapshot() {
   auto copy = base::make_ref<Tape>();
   if (position_ == 0) return copy;
   auto saved = tape_;
+  auto parent = parent_;
   bool own = own_;
   start_own_tape();
   std::swap(copy, tape_);
   tape_ = saved;
+  parent_ = parent;
   own_ = own;
   return copy;
 }

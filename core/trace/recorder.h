@@ -94,10 +94,13 @@ class Recorder {
 
  private:
   bool matches(Call& call, const Tape& tape, size_t token);
-  bool take_roles(Call& call);
+  void take_roles(Call& call, uint64_t parts);
   void undo_roles(Call& call, size_t inputs, uint32_t slot);
+  bool can_be_part(const Call& call, size_t operand, const uint64_t* tensor) const;
+  bool can_be_parts(const Call& call, uint64_t parts) const;
+  uint64_t parts_that_move(const Call& call) const;
   void commit(Call& call, const TokenHeader& header);
-  bool switch_tape(Call& call);
+  bool switch_tape(Call& call, uint64_t parts);
   void start_own_tape();
   void finish_tape();
   void link(Storage& s) {
@@ -126,17 +129,29 @@ class Recorder {
   uint64_t step_ = 0, clock_ = 0;
   std::vector<base::Ref<Tape>> tapes_;  // known, finished
   base::Ref<Tape> tape_;                // followed, or (own_) being written
+  base::Ref<Tape> parent_;              // what the own tape left
   base::Ref<Tape> guess_;               // to follow in the next trace
   base::Ref<Tape> last_;                // of the last trace
   bool own_ = false;
   size_t position_ = 0;                 // tokens recorded in this trace
   uint32_t next_slot_ = 0;
   uint32_t first_result_ = 0, fresh_count_ = 0;
-  std::vector<base::Ref<exec::Data>> inputs_;
+  struct Input {
+    base::Ref<exec::Data> data;
+    bool part = false;
+    uint64_t offset = 0, size = 0;  // bytes, of a part
+  };
+  std::vector<Input> inputs_;
   std::vector<lazyt_scalar_t> scalars_;
   Storage live_;  // head of the ring of pending storages
   size_t live_count_ = 0;
-  std::vector<Storage*> tagged_;  // storages the current call met first; scratch
+  // What the current call met first, in the order of the slots; a part has the words of its tensor. Scratch.
+  struct Met {
+    Storage* storage;
+    const uint64_t* part = nullptr;
+  };
+  std::vector<Met> met_;
+  std::vector<std::pair<uint64_t*, uint64_t>> offsets_;  // words of part inputs, and what the call says; scratch
 
  public:
   Recorder() { live_.previous = live_.next = &live_; }

@@ -37,6 +37,7 @@ struct Token {
   uint32_t first_result;  // slot of the first result
   uint64_t prefix_hash;   // of all words up to the end of this token
   std::shared_ptr<const ir::SourceLine> source;
+  uint64_t parts = 0;     // operands (bits) that are part inputs
 };
 
 struct ScalarType {

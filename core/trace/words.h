@@ -46,6 +46,14 @@ constexpr uint32_t mid_of(uint64_t word) { return static_cast<uint32_t>(word >> 
 // Flags of a role word; the low 32 bits are the slot.
 inline constexpr uint64_t kNewInput = uint64_t{1} << 32;       // first use of data: its meta follows
 inline constexpr uint64_t kUninitialised = uint64_t{1} << 33;  // first use of unwritten bytes: their number follows
+// A dense part of data, an input of its own: where it begins is no word but comes with the launch.
+inline constexpr uint64_t kPartInput = uint64_t{1} << 34;
+
+// Words of the role entry at w.
+inline size_t role_words(const uint64_t* w) {
+  if (*w & kNewInput) return 3 + 2 * (w[1] >> 8);
+  return *w & kUninitialised ? 2 : 1;
+}
 
 using Words = std::vector<uint64_t>;
 

@@ -1,0 +1,169 @@
+"""How many programs a loop compiles: the least that it needs, whatever its numbers do."""
+
+import lazyt
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+
+def compiled(step, steps: int) -> list[int]:
+    """Programs compiled after each step; the step's result stays alive until the next one."""
+    counts = []
+    for i in range(steps):
+        kept = step(i)
+        lazyt.mark_step(wait=True)
+        counts.append(lazyt.metrics.counters().get("UncachedCompile", 0))
+        del kept
+    return counts
+
+
+X = torch.linspace(-1, 1, 16).reshape(4, 4)
+
+NUMBERS = {
+    "a loop counter added": lambda x, i: x + i,
+    "a loop counter multiplied": lambda x, i: x * i,
+    "a loop counter divided by": lambda x, i: x / (i + 1),
+    "a number that passes through 0 and 1": lambda x, i: x * (i - 2.0),
+    "two numbers that are equal once": lambda x, i: x * (i / 4) + 0.5,
+    "a bound": lambda x, i: x.clamp(max=i * 0.5),
+    "a weight": lambda x, i: x.lerp(x * 2, i * 0.1),
+    "the value of a fill": lambda x, i: torch.full((4,), i, device="lazyt") + x,
+    "the value of an assignment": lambda x, i: x.clone().index_fill_(
+        0, torch.tensor([1]).to("lazyt"), i * 1.5
+    ),
+    "the value of a mask": lambda x, i: x.masked_fill(x > 0, i * 1.0),
+    "a comparison": lambda x, i: (x > i * 0.1).float(),
+    "a tensor without dimensions from the CPU": lambda x, i: x + torch.tensor(i),
+}
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_a_number_that_changes_compiles_one_program(number):
+    x = X.to("lazyt")
+    assert compiled(lambda i: NUMBERS[number](x, i), 6)[-1] == 1
+
+
+def test_a_seed_that_changes_compiles_one_program():
+    def step(i):
+        torch.manual_seed(i)
+        return torch.rand(3, device="lazyt")
+
+    assert compiled(step, 5)[-1] == 1
+
+
+def test_a_generator_that_is_seeded_each_step_compiles_one_program():
+    generator = torch.Generator(device="lazyt")
+    x = X.to("lazyt")
+    assert (
+        compiled(lambda i: x + torch.rand(4, device="lazyt", generator=generator.manual_seed(i)), 5)[-1] == 1
+    )
+
+
+def test_the_next_batch_of_a_dataset_on_the_device_compiles_nothing():
+    images, labels = torch.randn(512, 8), torch.randint(4, (512,))
+    on_device = images.to("lazyt"), labels.to("lazyt")
+    model = nn.Linear(8, 4)
+    lazy_model = nn.Linear(8, 4).to("lazyt")
+    lazy_model.load_state_dict(model.state_dict())
+    kept = []
+
+    def step(i):
+        x, y = (t[i * 32 : (i + 1) * 32] for t in on_device)
+        loss = functional.cross_entropy(lazy_model(x), y)
+        kept.append(loss)
+        return loss
+
+    counts = compiled(step, 12)
+    assert counts[-1] == 2, counts  # the second step is where the offset is seen to move
+    for i, loss in enumerate(kept):
+        x, y = images[i * 32 : (i + 1) * 32], labels[i * 32 : (i + 1) * 32]
+        torch.testing.assert_close(loss.cpu(), functional.cross_entropy(model(x), y))
+
+
+def test_rows_of_a_tensor_one_by_one_compile_two_programs():
+    rows = torch.randn(10, 4)
+    on_device = rows.to("lazyt")
+    kept = []
+
+    def step(i):
+        kept.append(on_device[i] * 2)
+
+    assert compiled(step, 10)[-1] == 2
+    for i, row in enumerate(kept):
+        assert torch.equal(row.cpu(), rows[i] * 2)
+
+
+def test_a_part_is_read_before_the_step_writes_its_storage():
+    data = torch.randn(8, 4)
+    on_device = data.clone().to("lazyt")
+    for i in range(4):
+        part = on_device[i * 2 : i * 2 + 2] * 2
+        on_device.add_(1)
+        lazyt.mark_step()
+        assert torch.equal(part.cpu(), data[i * 2 : i * 2 + 2] * 2)
+        data.add_(1)
+    assert torch.equal(on_device.cpu(), data)
+
+
+def test_a_part_of_what_the_step_itself_made_is_no_input():
+    x = X.to("lazyt")
+    for i in range(4):
+        made = x * 3
+        row = made[i] + x[i]
+        lazyt.mark_step()
+        assert torch.equal(row.cpu(), X[i] * 3 + X[i])
+
+
+def test_a_schedule_through_the_momentum_zero_and_one_compiles_a_first_and_a_steady_step():
+    model = nn.Linear(4, 4).to("lazyt")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.9, momentum=0.9)
+    rates = [0.9, 0.5, 1.0, 0.0, 0.9, 0.1, 1.0]
+    x = X.to("lazyt")
+
+    def step(i):
+        optimizer.param_groups[0]["lr"] = rates[i]
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+
+    counts = compiled(step, len(rates))
+    assert counts[-1] == 2, counts  # momentum buffers are made in the first
+
+
+class Encoder(nn.Module):
+    """BERT's shape: embeddings, post-norm encoder layers, a pooled head."""
+
+    def __init__(self):
+        super().__init__()
+        self.tokens, self.places = nn.Embedding(50, 16), nn.Embedding(8, 16)
+        self.layers = nn.ModuleList(
+            nn.TransformerEncoderLayer(16, 2, 32, dropout=0.1, activation="gelu", batch_first=True)
+            for _ in range(2)
+        )
+        self.head = nn.Linear(16, 3)
+
+    def forward(self, ids, padding):
+        x = self.tokens(ids) + self.places(torch.arange(ids.shape[1], device=ids.device))
+        for layer in self.layers:
+            x = layer(x, src_key_padding_mask=padding)
+        return self.head(torch.tanh(x[:, 0]))
+
+
+def test_an_encoder_with_dropout_compiles_a_first_and_a_steady_step_and_a_last_batch():
+    model = Encoder().to("lazyt")
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, total_iters=10)
+
+    def step(batch):
+        ids, labels = torch.randint(50, (batch, 8)), torch.randint(3, (batch,))
+        padding = ids == 0
+        optimizer.zero_grad()
+        functional.cross_entropy(model(ids.to("lazyt"), padding.to("lazyt")), labels.to("lazyt")).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+
+    batches = [4, 4, 4, 4, 3, 4, 4, 3]
+    counts = compiled(lambda i: step(batches[i]), len(batches))
+    assert counts[-1] == 3, counts

@@ -84,7 +84,7 @@ lazyt_status_t* Validate::buffer_from_host(lazyt_device_t* device, const lazyt_h
   lazyt_host_bytes_t given = *bytes;
   std::shared_ptr<BytesCallback> done;
   if (bytes->done) {
-    done = std::make_shared<BytesCallback>(*this, bytes->done, bytes->done_user_data, on);
+    done = std::shared_ptr<BytesCallback>(new BytesCallback{*this, bytes->done, bytes->done_user_data, on});
     given.done = BytesCallback::run;
     given.done_user_data = done.get();
     std::lock_guard lock(mutex_);

@@ -189,7 +189,7 @@ lazyt_status_t* Validate::event_on_ready(lazyt_event_t* event, lazyt_event_callb
   auto state = call.use(events_, event, "the event");
   if (!callback) call.host("EVT-4", "the callback is NULL");
   if (call.refused()) return call.refusal();
-  auto record = std::make_shared<EventCallback>(*this, callback, user_data, event, state);
+  auto record = std::shared_ptr<EventCallback>(new EventCallback{*this, callback, user_data, event, state});
   {
     std::lock_guard lock(mutex_);
     while (event_callbacks_.size() > 4096 && event_callbacks_.front()->runs > 0) event_callbacks_.pop_front();

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/env.h"
+#include "layers/stack.h"
 #include "target.h"
 
 using namespace lazyt;
@@ -60,6 +61,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     for (const base::EnvOption& option : options)
       if (line.starts_with(std::string(option.name) + "=")) ::putenv(line.data());
   for (const base::EnvOption& option : options) read(option);
+  if (base::Status layers = layers::check_environment(); !layers.ok()) refused(layers, "LAZYT_LAYERS");
   for (const base::EnvOption& option : options) ::unsetenv(option.name);
   return 0;
 }

@@ -20,10 +20,10 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 # Of one input: seconds, megabytes at a time, megabytes in one allocation.
 LIMITS = ["-timeout=10", "-rss_limit_mb=2048", "-malloc_limit_mb=256"]
-MAX_SIZE = {"program_file": 4096, "program_block": 4096, "text": 4096, "environment": 512, "search": 256}
+PROGRAMS = ("program_file", "program_block", "passes", "text")
+MAX_SIZE = {**dict.fromkeys(PROGRAMS, 4096), "environment": 512, "search": 256}
 # Counts of loops over folders say nothing new, and libFuzzer's book-keeping of them costs most of its time.
 OPTIONS = {"search": ["-use_counters=0", "-entropic=0"]}
-PROGRAMS = ("program_file", "program_block", "text")
 
 
 def targets() -> list[str]:

@@ -28,6 +28,14 @@ class Recording final : public c10::OperatorKernel {
 
 void fallback(const c10::OperatorHandle& handle, torch::jit::Stack* stack) { trace_call(torch_op(handle), stack); }
 
+// Layouts that PyTorch keeps on keys of their own have no kernels here.
+void refuse_layout(const c10::OperatorHandle& handle, c10::DispatchKeySet keys, torch::jit::Stack*) {
+  const bool sparse = keys.has(DispatchKey::SparsePrivateUse1) || keys.has(DispatchKey::SparseCsrPrivateUse1);
+  TORCH_CHECK_NOT_IMPLEMENTED(false, "lazyt: ", sparse ? "sparse" : keys.has(DispatchKey::QuantizedPrivateUse1) ? "quantized" : "nested",
+                              " tensors cannot live on the lazyt device (", handle.operator_name(),
+                              "); keep them on the CPU or call .to_dense(), .dequantize() or .to_padded_tensor() first");
+}
+
 bool is_view(const c10::FunctionSchema& s) {
   for (const auto& r : s.returns())
     if (r.alias_info() && !r.alias_info()->isWrite()) return true;
@@ -43,6 +51,8 @@ bool stays_composite(const std::string& name) {
       "aten::full_like", "aten::new_full", "aten::rand", "aten::rand_like", "aten::randn", "aten::randn_like",
       "aten::randint", "aten::randint_like", "aten::_to_copy", "aten::resize_as_", "aten::resize",
       "aten::is_pinned", "aten::_pin_memory", "aten::pin_memory", "aten::lift", "aten::lift_fresh",
+      // Their lengths stay on the CPU.
+      "aten::_pack_padded_sequence", "aten::_pack_padded_sequence_backward", "aten::_pad_packed_sequence",
       "aten::scalar_tensor", "aten::_efficientzerotensor", "aten::normal", "aten::uniform", "aten::_lazy_clone",
   };
   return kNames.count(name) > 0;
@@ -84,6 +94,11 @@ void record_by_name(const c10::OperatorHandle& h) {
 void register_tracer() {
   static torch::Library all(torch::Library::IMPL, "_", DispatchKey::PrivateUse1, __FILE__, __LINE__);
   all.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
+  static std::vector<torch::Library> layouts;
+  for (DispatchKey key : {DispatchKey::SparsePrivateUse1, DispatchKey::SparseCsrPrivateUse1,
+                          DispatchKey::QuantizedPrivateUse1, DispatchKey::NestedTensorPrivateUse1})
+    layouts.emplace_back(torch::Library::IMPL, "_", key, __FILE__, __LINE__)
+        .fallback(torch::CppFunction::makeFromBoxedFunction<&refuse_layout>());
   for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames())
     if (auto h = c10::Dispatcher::singleton().findSchema(name); h && wants_recording(*h)) record_by_name(*h);
 }

@@ -132,7 +132,29 @@ void record_call(TorchOp& op, torch::jit::Stack* stack) {
 
 void set_source_hook(SourceHook hook) { source_hook = hook; }
 
+namespace {
+
+// x[i] takes an index on the CPU, as eager does on every device.
+void move_indices(const TorchOp& op, torch::jit::Stack* stack) {
+  const size_t count = op.op.args.size();
+  for (size_t i = 0; i < count; i++) {
+    c10::IValue& v = torch::jit::peek(*stack, i, count);
+    if (!v.isOptionalTensorList()) continue;
+    bool any = false;
+    c10::List<std::optional<at::Tensor>> moved;
+    for (const c10::IValue& e : v.toListRef()) {
+      const bool here = e.isTensor() && e.toTensor().defined() && e.toTensor().device().is_cpu();
+      any |= here;
+      moved.push_back(e.isNone() ? std::nullopt : std::optional<at::Tensor>(here ? e.toTensor().to(device()) : e.toTensor()));
+    }
+    if (any) v = std::move(moved);
+  }
+}
+
+}  // namespace
+
 void trace_call(TorchOp& op, torch::jit::Stack* stack) {
+  if (C10_UNLIKELY(op.masks_count)) move_indices(op, stack);
   if (!op.recordable) return call_on_host(op, stack, op.why_not);
   if (C10_UNLIKELY(op.masks_on_host) && has_mask(torch::jit::last(*stack, op.op.args.size())))
     return call_on_host(op, stack, "its result depends on data");

@@ -19,17 +19,28 @@ def _patch_repr() -> None:
     _tensor_str._tensor_str = values
 
 
-def _patch_dlpack_device() -> None:
-    """PyTorch compares the device's name with "privateuse1", which a renamed device no longer has."""
-    original = torch.Tensor.__dlpack_device__
+def _patch_dlpack() -> None:
+    """Other libraries know no lazy device: they get the values, in host memory, as a copy."""
+    device_of, export = torch.Tensor.__dlpack_device__, torch.Tensor.__dlpack__
 
-    @functools.wraps(original)
+    @functools.wraps(device_of)
     def dlpack_device(self):
         if not has_torch_function_unary(self) and self.device.type == "lazyt":
-            return DLDeviceType.kDLExtDev, self.device.index or 0
-        return original(self)
+            return DLDeviceType.kDLCPU, 0
+        return device_of(self)
+
+    @functools.wraps(export)
+    def dlpack(self, *args, **kwargs):
+        if has_torch_function_unary(self) or self.device.type != "lazyt":
+            return export(self, *args, **kwargs)
+        if self.requires_grad:
+            raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
+        if kwargs.get("copy") is False:
+            raise BufferError("lazyt: a tensor of the device is exported as a copy; copy=False cannot be kept")
+        return export(self.cpu(), *args, **kwargs)
 
     torch.Tensor.__dlpack_device__ = dlpack_device  # type: ignore[method-assign]
+    torch.Tensor.__dlpack__ = dlpack  # type: ignore[method-assign]
 
 
 def _patch_storage_files() -> None:
@@ -53,4 +64,4 @@ def _patch_storage_files() -> None:
 def patch() -> None:
     _patch_repr()
     _patch_storage_files()
-    _patch_dlpack_device()
+    _patch_dlpack()

@@ -168,11 +168,6 @@ def test_generated_methods():
     assert next(torch.nn.Linear(2, 2).lazyt().parameters()).is_lazyt
 
 
-def test_dlpack_device_is_an_extension_device():
-    device, index = torch.ones(2, device="lazyt").__dlpack_device__()
-    assert (device.name, index) == ("kDLExtDev", 0)
-
-
 def test_memory_is_returned():
     torch.zeros(1, device="lazyt").cpu()
     gc.collect()

@@ -105,6 +105,7 @@ class Lowerer {
   base::Status token(size_t index);
   base::Result<Arg> arg(const OpArg& spec);
   void promote_operands(std::vector<Arg>& args, const ir::OpInfo& info, const std::vector<Meta>& results);
+  void drop_legacy_empties(Arg& list, const Meta& result);
   void count_axes_from_front(std::vector<Arg>& args, const ir::OpInfo& info) const;
   base::Result<std::vector<ValueId>> functional(const Op& op, std::vector<Arg> args, const std::vector<Meta>& results);
   base::Result<std::vector<ValueId>> random(const Op& op, const std::vector<Arg>& args, const std::vector<Meta>& results);
@@ -271,10 +272,23 @@ void Lowerer::promote_operands(std::vector<Arg>& args, const ir::OpInfo& info, c
     }
     target = promote(operands, tape_.default_float);
   }
-  for (size_t i = 0; i < args.size(); i++)
-    if (takes_part(i) && args[i].kind == LAZYT_ARG_VALUE &&
-        graph_.values[args[i].value].kind != ir::ValueKind::kHostScalar)
-      args[i].value = cast(args[i].value, target);
+  auto cast_tensor = [&](Arg& a) {
+    if (a.kind == LAZYT_ARG_VALUE && graph_.values[a.value].kind != ir::ValueKind::kHostScalar)
+      a.value = cast(a.value, target);
+  };
+  for (size_t i = 0; i < args.size(); i++) {
+    if (!takes_part(i)) continue;
+    cast_tensor(args[i]);
+    for (Arg& element : args[i].list) cast_tensor(element);
+  }
+}
+
+// torch.cat takes tensors of shape [0] beside operands of any rank and lets them only take part in the dtype.
+void Lowerer::drop_legacy_empties(Arg& list, const Meta& result) {
+  if (result.dims.size() == 1) return;
+  std::erase_if(list.list, [&](const Arg& a) {
+    return a.kind == LAZYT_ARG_VALUE && graph_.values[a.value].meta.dims == base::Dims{0};
+  });
 }
 
 // Dims count from the front (PRG-5).
@@ -312,6 +326,7 @@ base::Result<std::vector<ValueId>> Lowerer::functional(const Op& op, std::vector
   }
   if (op.random) return base::unimplemented(fmt::format("{}.{}: random, and not in the opset", op.name, op.overload));
   if (const ir::OpInfo* info = ir::find_op(op.functional_name, op.functional_overload)) {
+    if (info->name == "aten::cat") drop_legacy_empties(args[0], results[0]);
     promote_operands(args, *info, results);
     count_axes_from_front(args, *info);
   }

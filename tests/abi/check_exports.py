@@ -13,9 +13,7 @@ ENTRY = "lazyt_plugin_entry_v1"
 
 def names(library: Path, *options: str) -> list[str]:
     """Dynamic symbols of the library, without their version."""
-    out = subprocess.run(
-        ["nm", "-D", "--format=posix", *options, str(library)], check=True, capture_output=True, text=True
-    )
+    out = subprocess.run(["nm", "-D", "--format=posix", *options, str(library)], check=True, capture_output=True, text=True)
     return [line.split()[0].split("@")[0] for line in out.stdout.splitlines()]
 
 
@@ -31,9 +29,7 @@ def problems(library: Path) -> list[str]:
     probe = f"import ctypes, os; ctypes.CDLL({str(library)!r}, mode=os.RTLD_NOW | os.RTLD_LOCAL)"
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, env=dict(os.environ))
     if done.returncode != 0:
-        found.append(
-            "does not bind at once: " + (done.stderr.strip().splitlines() or ["killed"])[-1] + " (LIB-2)"
-        )
+        found.append("does not bind at once: " + (done.stderr.strip().splitlines() or ["killed"])[-1] + " (LIB-2)")
     return found
 
 

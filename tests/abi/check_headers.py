@@ -26,15 +26,7 @@ def main() -> int:
             source = Path(folder) / "alone"
             source.write_text(f'#include "{name}"\n#include "{name}"\nint main(void) {{ return 0; }}\n')
             for compiler, language, version in versions:
-                command = [
-                    *compiler,
-                    "-x",
-                    language,
-                    f"-std={version}",
-                    *WARNINGS,
-                    f"-I{INCLUDE}",
-                    str(source),
-                ]
+                command = [*compiler, "-x", language, f"-std={version}", *WARNINGS, f"-I{INCLUDE}", str(source)]
                 done = subprocess.run(command, capture_output=True, text=True)
                 if done.returncode != 0:
                     failures += 1

@@ -15,9 +15,7 @@ def observe(program, device, twice):
             shown = (type(e), str(e))
         else:
             results = results if isinstance(results, tuple) else (results,)
-            shown = [
-                (r.cpu(), tuple(r.stride()), r.dtype) if isinstance(r, torch.Tensor) else r for r in results
-            ]
+            shown = [(r.cpu(), tuple(r.stride()), r.dtype) if isinstance(r, torch.Tensor) else r for r in results]
     return shown
 
 

@@ -17,9 +17,7 @@ def test_argmax_of_booleans(as_eager):
 
 
 def test_complex_into_real(as_eager):
-    as_eager(
-        lambda d: torch.ones(2, device=d).mul_(torch.ones(2, dtype=torch.complex64, device=d)), raises=True
-    )
+    as_eager(lambda d: torch.ones(2, device=d).mul_(torch.ones(2, dtype=torch.complex64, device=d)), raises=True)
 
 
 def test_index_put_of_another_dtype(as_eager):

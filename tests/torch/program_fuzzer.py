@@ -51,17 +51,7 @@ def I(seed, n, *shape):
 exec(compile(PRELUDE, "prelude", "exec"), globals())
 
 FLOATS = ["float32", "float64", "float16", "bfloat16"]
-DTYPES = ["float32"] * 6 + [
-    "float64",
-    "int64",
-    "int64",
-    "int32",
-    "bool",
-    "float16",
-    "bfloat16",
-    "complex64",
-    "uint8",
-]
+DTYPES = ["float32"] * 6 + ["float64", "int64", "int64", "int32", "bool", "float16", "bfloat16", "complex64", "uint8"]
 
 
 # ---------------------------------------------------------------- running one program
@@ -96,9 +86,7 @@ def describe(t: torch.Tensor) -> dict:
         "is_leaf": t.is_leaf,
         "grad_fn": type(t.grad_fn).__name__,
         "nbytes": t.untyped_storage().nbytes(),
-        "bytes": flat.as_strided(flat.shape, (1,)).view(torch.uint8).numpy().tobytes()
-        if flat.numel()
-        else b"",
+        "bytes": flat.as_strided(flat.shape, (1,)).view(torch.uint8).numpy().tobytes() if flat.numel() else b"",
         "value": cpu.clone(),
     }
 
@@ -138,8 +126,7 @@ def run(statements: list[str], device: str) -> Observed:
 def same_strides(a: dict, b: dict) -> bool:
     """Strides that no element's address depends on are any: of one-element dims, of tensors without elements."""
     return a["shape"] == b["shape"] and (
-        0 in a["shape"]
-        or all(n == 1 or x == y for n, x, y in zip(a["shape"], a["stride"], b["stride"], strict=True))
+        0 in a["shape"] or all(n == 1 or x == y for n, x, y in zip(a["shape"], a["stride"], b["stride"], strict=True))
     )
 
 
@@ -177,10 +164,7 @@ def compare(eager: Observed, lazy: Observed) -> list[tuple[str, str]]:
         a, b = eager.errors.get(i), lazy.errors.get(i)
         if a is None or b is None or a[0] != b[0]:
             out.append(("exception", f"statement {i}: eager {a}, lazyt {b}"))
-        elif (
-            plain(a[1]) != plain(b[1])
-            and difflib.SequenceMatcher(None, plain(a[1]), plain(b[1])).ratio() < 0.5
-        ):
+        elif plain(a[1]) != plain(b[1]) and difflib.SequenceMatcher(None, plain(a[1]), plain(b[1])).ratio() < 0.5:
             out.append(("message", f"statement {i}: eager {a}, lazyt {b}"))
     if out:
         return out
@@ -189,17 +173,7 @@ def compare(eager: Observed, lazy: Observed) -> list[tuple[str, str]]:
         if b is None:
             out.append(("exception", f"{n} cannot be read"))
             continue
-        for key in (
-            "dtype",
-            "shape",
-            "stride",
-            "offset",
-            "version",
-            "requires_grad",
-            "is_leaf",
-            "grad_fn",
-            "nbytes",
-        ):
+        for key in ("dtype", "shape", "stride", "offset", "version", "requires_grad", "is_leaf", "grad_fn", "nbytes"):
             if a[key] != b[key]:
                 if n.startswith("log ") or key == "stride" and same_strides(a, b):
                     continue
@@ -222,14 +196,7 @@ class Maker:
 
     def __init__(self, rng: random.Random):
         self.rng = rng
-        self.env: dict = {
-            "torch": torch,
-            "R": R,
-            "I": I,
-            "D": "cpu",
-            "log": lambda v: None,
-            "F": lambda: None,
-        }
+        self.env: dict = {"torch": torch, "R": R, "I": I, "D": "cpu", "log": lambda v: None, "F": lambda: None}
         self.own = set(self.env)
         self.statements: list[str] = []
         self.count = 0
@@ -261,7 +228,6 @@ class Maker:
         """An operand that broadcasts with the named tensor: another tensor, a slice of it, a new one, a number."""
         t, r = self.at(name), self.rng.random()
         if r < 0.5:
-
             def fits(o):
                 pairs = zip(reversed(o.shape), reversed(t.shape), strict=False)
                 return o.dim() <= t.dim() and all(a == b or a == 1 for a, b in pairs)
@@ -280,20 +246,9 @@ class Maker:
     def number(self) -> str:
         r = self.rng
         return r.choice(
-            [
-                str(r.randint(-3, 4)),
-                str(r.randint(-3, 4)),
-                f"{r.uniform(-2, 2):.2f}",
-                f"{r.uniform(-2, 2):.2f}",
-                "0",
-                "1",
-                "0.0",
-                "1.0",
-                "True",
-                f"torch.tensor({r.uniform(-2, 2):.2f})",
-                f"torch.tensor({r.randint(-2, 3)})",
-                f"torch.tensor({r.uniform(-2, 2):.2f}, dtype=torch.float64)",
-            ]
+            [str(r.randint(-3, 4)), str(r.randint(-3, 4)), f"{r.uniform(-2, 2):.2f}", f"{r.uniform(-2, 2):.2f}", "0", "1", "0.0", "1.0",
+             "True", f"torch.tensor({r.uniform(-2, 2):.2f})", f"torch.tensor({r.randint(-2, 3)})",
+             f"torch.tensor({r.uniform(-2, 2):.2f}, dtype=torch.float64)"]
         )
 
     def shape(self) -> list[int]:
@@ -314,32 +269,12 @@ class Maker:
         if t.dim() == 0:
             return r.choice(["...", "None", "()"])
         n = t.shape[0]
-        kinds = [
-            "...",
-            "None",
-            "1:",
-            ":-1",
-            "::2",
-            "1:3",
-            f"..., {r.randrange(max(t.shape[-1], 1))}",
-            "..., None",
-        ]
+        kinds = ["...", "None", "1:", ":-1", "::2", "1:3", f"..., {r.randrange(max(t.shape[-1], 1))}", "..., None"]
         if n:
-            kinds += [
-                str(r.randrange(-n, n)),
-                f"I({self.seed()}, {n}, {r.randint(1, 3)}).to(D)",
-                f"[{r.randrange(n)}, {r.randrange(n)}]",
-            ]
+            kinds += [str(r.randrange(-n, n)), f"I({self.seed()}, {n}, {r.randint(1, 3)}).to(D)", f"[{r.randrange(n)}, {r.randrange(n)}]"]
             if t.dim() > 1:
-                kinds += [
-                    f":, I({self.seed()}, {t.shape[1]}, 2).to(D)",
-                    f"{r.randrange(n)}, 1:",
-                    f"I({self.seed()}, {n}, 2).to(D), 0",
-                ]
-        kinds += [
-            f"R({self.seed()}, *{name}.shape, dtype=torch.bool).to(D)",
-            f"R({self.seed()}, {n}, dtype=torch.bool).to(D)",
-        ]
+                kinds += [f":, I({self.seed()}, {t.shape[1]}, 2).to(D)", f"{r.randrange(n)}, 1:", f"I({self.seed()}, {n}, 2).to(D), 0"]
+        kinds += [f"R({self.seed()}, *{name}.shape, dtype=torch.bool).to(D)", f"R({self.seed()}, {n}, dtype=torch.bool).to(D)"]
         return r.choice(kinds)
 
     # Statements.
@@ -354,9 +289,7 @@ class Maker:
             + [
                 f"torch.zeros({tup}, dtype={dtype}, device=D)",
                 f"torch.ones({tup}, dtype={dtype}, device=D)",
-                f"torch.full({tup}, {self.scalar()}, device=D)"
-                if r.random() < 0.5
-                else f"torch.full({tup}, 2, dtype={dtype}, device=D)",
+                f"torch.full({tup}, {self.scalar()}, device=D)" if r.random() < 0.5 else f"torch.full({tup}, 2, dtype={dtype}, device=D)",
                 f"torch.arange({r.randint(0, 12)}, device=D)",
                 f"torch.arange(0, {r.randint(1, 12)}, 1.5, device=D)",
                 f"torch.empty({tup}, dtype={dtype}, device=D).fill_({r.randint(0, 3)})",
@@ -376,75 +309,31 @@ class Maker:
 
     def likes(self) -> str:
         a, r = self.pick(), self.rng
-        return r.choice(
-            [
-                f"torch.zeros_like({a})",
-                f"torch.ones_like({a})",
-                f"torch.full_like({a}, 2)",
-                f"{a}.new_zeros({r.randint(0, 3)}, 2)",
-                f"torch.empty_like({a}).zero_()",
-                f"{a}.clone()",
-                f"{a}.new_tensor([1, 2])",
-                f"torch.zeros_like({a}, dtype=torch.int64)",
-            ]
-        )
+        return r.choice([f"torch.zeros_like({a})", f"torch.ones_like({a})", f"torch.full_like({a}, 2)", f"{a}.new_zeros({r.randint(0, 3)}, 2)",
+                         f"torch.empty_like({a}).zero_()", f"{a}.clone()", f"{a}.new_tensor([1, 2])", f"torch.zeros_like({a}, dtype=torch.int64)"])
 
     def view(self) -> str:
         a, r = self.pick(), self.rng
         t = self.at(a)
-        options = [
-            f"{a}.detach()",
-            f"{a}.unsqueeze(0)",
-            f"{a}.unsqueeze(-1)",
-            f"{a}.squeeze()",
-            f"{a}.flatten()",
-            f"{a}.view(-1)",
-            f"{a}.reshape(-1)",
-            f"{a}.view_as({a})",
-            f"{a}[{self.index(a)}]",
-            f"{a}[{self.index(a)}]",
-            f"{a}.expand(2, *{a}.shape)",
-            f"{a}.data",
-            f"{a}.contiguous()",
-            f"{a}.view({a}.shape)",
-        ]
+        options = [f"{a}.detach()", f"{a}.unsqueeze(0)", f"{a}.unsqueeze(-1)", f"{a}.squeeze()", f"{a}.flatten()", f"{a}.view(-1)",
+                   f"{a}.reshape(-1)", f"{a}.view_as({a})", f"{a}[{self.index(a)}]", f"{a}[{self.index(a)}]", f"{a}.expand(2, *{a}.shape)",
+                   f"{a}.data", f"{a}.contiguous()", f"{a}.view({a}.shape)"]
         if t.dim() >= 1:
             d = self.dim(t)
             n = t.shape[d]
             k = r.randint(0, n)
-            options += [
-                f"{a}.narrow({d}, {n - k}, {k})",
-                f"{a}.select({d}, {r.randrange(n)})" if n else f"{a}.flatten()",
-                f"{a}.unsqueeze({d})",
-                f"{a}.squeeze({d})",
-                f"{a}.split(2, {d})[-1]",
-                f"{a}.chunk(2, {d})[0]",
-                f"{a}.unbind({d})[0]",
-                f"{a}.movedim({d}, 0)",
-                f"{a}.unfold({d}, {max(1, n // 2)}, {r.randint(1, 2)})",
-                f"{a}.flip({d})",
-                f"{a}.roll(1, {d})",
-                f"{a}.as_strided(({max(1, n // 2)},), ({r.randint(0, 2)},), {a}.storage_offset())",
-                f"{a}.as_strided((2, 2), ({r.randint(0, 2)}, 1))",
-                f"{a}.view({r.choice(['torch.int32', 'torch.uint8', 'torch.int16', 'torch.int64'])})",
-                f"{a}.tensor_split(2, {d})[1]",
-                f"{a}.repeat_interleave(2, {d})",
-            ]
+            options += [f"{a}.narrow({d}, {n - k}, {k})", f"{a}.select({d}, {r.randrange(n)})" if n else f"{a}.flatten()", f"{a}.unsqueeze({d})",
+                        f"{a}.squeeze({d})", f"{a}.split(2, {d})[-1]", f"{a}.chunk(2, {d})[0]", f"{a}.unbind({d})[0]", f"{a}.movedim({d}, 0)",
+                        f"{a}.unfold({d}, {max(1, n // 2)}, {r.randint(1, 2)})", f"{a}.flip({d})", f"{a}.roll(1, {d})",
+                        f"{a}.as_strided(({max(1, n // 2)},), ({r.randint(0, 2)},), {a}.storage_offset())",
+                        f"{a}.as_strided((2, 2), ({r.randint(0, 2)}, 1))",
+                        f"{a}.view({r.choice(['torch.int32', 'torch.uint8', 'torch.int16', 'torch.int64'])})",
+                        f"{a}.tensor_split(2, {d})[1]", f"{a}.repeat_interleave(2, {d})"]
         if t.dim() >= 2:
             order = list(range(t.dim()))
             r.shuffle(order)
-            options += [
-                f"{a}.transpose(0, -1)",
-                f"{a}.permute({order})",
-                f"{a}.diagonal()",
-                f"{a}.diagonal(1, -1, 0)",
-                f"{a}.mT",
-                f"{a}.flatten(0, 1)",
-                f"{a}.view({t.shape[0]}, -1)",
-                f"{a}.reshape(-1, {t.shape[0]})",
-                f"{a}.transpose(0, 1)",
-                f"{a}.unflatten(0, (1, -1))",
-            ]
+            options += [f"{a}.transpose(0, -1)", f"{a}.permute({order})", f"{a}.diagonal()", f"{a}.diagonal(1, -1, 0)", f"{a}.mT", f"{a}.flatten(0, 1)",
+                        f"{a}.view({t.shape[0]}, -1)", f"{a}.reshape(-1, {t.shape[0]})", f"{a}.transpose(0, 1)", f"{a}.unflatten(0, (1, -1))"]
         if t.dim() == 2:
             options += [f"{a}.t()", f"{a}.T"]
         if t.is_complex():
@@ -457,32 +346,12 @@ class Maker:
         t = self.at(a)
         if r.random() < 0.55:
             return a
-        options = [
-            f"{a}[{self.index(a)}]",
-            f"{a}.detach()",
-            f"{a}.data",
-            f"{a}.unsqueeze(0)",
-            f"{a}.view(-1)",
-            f"{a}.squeeze()",
-        ]
+        options = [f"{a}[{self.index(a)}]", f"{a}.detach()", f"{a}.data", f"{a}.unsqueeze(0)", f"{a}.view(-1)", f"{a}.squeeze()"]
         if t.dim() >= 1:
-            options += [
-                f"{a}[::2]",
-                f"{a}[..., 1:]",
-                f"{a}.transpose(0, -1)",
-                f"{a}.narrow(0, 0, {min(1, t.shape[0])})",
-                f"{a}.flatten()",
-                f"{a}.as_strided((2,), (1,))",
-            ]
+            options += [f"{a}[::2]", f"{a}[..., 1:]", f"{a}.transpose(0, -1)", f"{a}.narrow(0, 0, {min(1, t.shape[0])})", f"{a}.flatten()",
+                        f"{a}.as_strided((2,), (1,))"]
         if t.dim() >= 2:
-            options += [
-                f"{a}.diagonal()",
-                f"{a}.transpose(0, 1)[1:]",
-                f"{a}.select(1, 0)",
-                f"{a}.mT",
-                f"{a}[:, ::2]",
-                f"{a}.permute({list(reversed(range(t.dim())))})",
-            ]
+            options += [f"{a}.diagonal()", f"{a}.transpose(0, 1)[1:]", f"{a}.select(1, 0)", f"{a}.mT", f"{a}[:, ::2]", f"{a}.permute({list(reversed(range(t.dim())))})"]
         return r.choice(options)
 
     def in_place(self) -> str:
@@ -490,67 +359,30 @@ class Maker:
         base = re.match(r"\w+", a)[0]
         t = self.at(base)
         b = self.like(base)
-        options = [
-            f"{a}.add_({b})",
-            f"{a}.sub_({b})",
-            f"{a}.mul_({b})",
-            f"{a}.copy_({b})" if "⟦" not in b else f"{a}.fill_({b})",
-            f"{a}.zero_()",
-            f"{a}.fill_({self.scalar()})",
-            f"{a}.clamp_(-1, 1)",
-            f"{a}.clamp_(min={self.scalar()})",
-            f"{a}.neg_()",
-            f"{a}.add_({b}, alpha={self.scalar()})",
-            f"{a}.masked_fill_({a} > 0, {self.scalar()})",
-            f"{base}[{self.index(base)}] = {b}",
-            f"{base}[{self.index(base)}] = {self.scalar()}",
-            f"{base}[{self.index(base)}] += {self.scalar()}",
-            f"{base}[{base} > 0] = {self.scalar()}",
-            f"{a}.eq_({b})",
-            f"{a}.abs_()",
-            f"{a}.square_()",
-            f"{base} += {b}",
-            f"{base} *= {b}",
-            f"{base}.t_()",
-            f"{base}.unsqueeze_(0)",
-            f"{base}.squeeze_()",
-            f"{a}.copy_(R({self.seed()}, *{a}.shape))",
-        ]
+        options = [f"{a}.add_({b})", f"{a}.sub_({b})", f"{a}.mul_({b})", f"{a}.copy_({b})" if "⟦" not in b else f"{a}.fill_({b})", f"{a}.zero_()",
+                   f"{a}.fill_({self.scalar()})", f"{a}.clamp_(-1, 1)", f"{a}.clamp_(min={self.scalar()})", f"{a}.neg_()", f"{a}.add_({b}, alpha={self.scalar()})",
+                   f"{a}.masked_fill_({a} > 0, {self.scalar()})", f"{base}[{self.index(base)}] = {b}", f"{base}[{self.index(base)}] = {self.scalar()}",
+                   f"{base}[{self.index(base)}] += {self.scalar()}", f"{base}[{base} > 0] = {self.scalar()}", f"{a}.eq_({b})", f"{a}.abs_()", f"{a}.square_()",
+                   f"{base} += {b}", f"{base} *= {b}", f"{base}.t_()", f"{base}.unsqueeze_(0)", f"{base}.squeeze_()", f"{a}.copy_(R({self.seed()}, *{a}.shape))"]
         if t.is_floating_point():
-            options += [
-                f"{a}.relu_()",
-                f"{a}.sin_()",
-                f"{a}.tanh_()",
-                f"{a}.sigmoid_()",
-                f"{a}.lerp_({a} * 0.5, 0.3)",
-                f"{a}.addcmul_({a}, {a}, value={self.scalar()})",
-                f"{a}.div_(⟦2⟧)",
-                f"{a}.floor_()",
-                f"torch.nn.functional.relu({a}, inplace=True)",
-                f"{a}.addcdiv_({a}, {a}.abs() + 1, value=0.5)",
-            ]
+            options += [f"{a}.relu_()", f"{a}.sin_()", f"{a}.tanh_()", f"{a}.sigmoid_()", f"{a}.lerp_({a} * 0.5, 0.3)", f"{a}.addcmul_({a}, {a}, value={self.scalar()})",
+                        f"{a}.div_(⟦2⟧)", f"{a}.floor_()", f"torch.nn.functional.relu({a}, inplace=True)", f"{a}.addcdiv_({a}, {a}.abs() + 1, value=0.5)"]
         else:
             options += [f"{a}.bitwise_xor_(⟦3⟧)", f"{a}.logical_not_()", f"{a}.remainder_(⟦3⟧)"]
         if t.dim() >= 1 and t.shape[0] > 0:
             n, d = t.shape[0], t.shape[1:]
             rest = "".join(f", {x}" for x in d)
             dt = str(t.dtype)
-            options += [
-                f"{base}.index_add_(0, I({self.seed()}, {n}, 2).to(D), R({self.seed()}, 2{rest}, dtype={dt}).to(D))",
-                f"{base}.index_copy_(0, torch.tensor([{r.randrange(n)}]).to(D), R({self.seed()}, 1{rest}, dtype={dt}).to(D))",
-                f"{base}.index_fill_(0, torch.tensor([{r.randrange(n)}]).to(D), {self.scalar()})",
-                f"{base}.index_put_((I({self.seed()}, {n}, 1).to(D),), torch.tensor(1, dtype={dt}).to(D), accumulate={r.random() < 0.5})",
-                f"{base}.scatter_(0, I({self.seed()}, {n}, 1{rest}).to(D), {self.scalar()})",
-                f"{base}.scatter_add_(0, I({self.seed()}, {n}, {n}{rest}).to(D), R({self.seed()}, {n}{rest}, dtype={dt}).to(D))",
-                f"{base}.masked_scatter_({base} > 0, R({self.seed()}, *{base}.shape, dtype={dt}).to(D))",
-                f"{base}.cumsum_(0)",
-            ]
+            options += [f"{base}.index_add_(0, I({self.seed()}, {n}, 2).to(D), R({self.seed()}, 2{rest}, dtype={dt}).to(D))",
+                        f"{base}.index_copy_(0, torch.tensor([{r.randrange(n)}]).to(D), R({self.seed()}, 1{rest}, dtype={dt}).to(D))",
+                        f"{base}.index_fill_(0, torch.tensor([{r.randrange(n)}]).to(D), {self.scalar()})",
+                        f"{base}.index_put_((I({self.seed()}, {n}, 1).to(D),), torch.tensor(1, dtype={dt}).to(D), accumulate={r.random() < 0.5})",
+                        f"{base}.scatter_(0, I({self.seed()}, {n}, 1{rest}).to(D), {self.scalar()})",
+                        f"{base}.scatter_add_(0, I({self.seed()}, {n}, {n}{rest}).to(D), R({self.seed()}, {n}{rest}, dtype={dt}).to(D))",
+                        f"{base}.masked_scatter_({base} > 0, R({self.seed()}, *{base}.shape, dtype={dt}).to(D))",
+                        f"{base}.cumsum_(0)"]
         if t.dim() == 2:
-            options += [
-                f"{base}.fill_diagonal_({self.scalar()})",
-                f"{base}.tril_()",
-                f"{base}.addmm_({base}, torch.eye({t.shape[1]}, device=D, dtype={t.dtype}))",
-            ]
+            options += [f"{base}.fill_diagonal_({self.scalar()})", f"{base}.tril_()", f"{base}.addmm_({base}, torch.eye({t.shape[1]}, device=D, dtype={t.dtype}))"]
         s = r.choice(options)
         if t.requires_grad and r.random() < 0.7:
             return f"with torch.no_grad(): {s}"
@@ -560,66 +392,14 @@ class Maker:
         a, r = self.pick(), self.rng
         t = self.at(a)
         b = self.like(a)
-        options = [
-            f"{a} + {b}",
-            f"{a} - {b}",
-            f"{a} * {b}",
-            f"{b} + {a}",
-            f"{b} - {a}",
-            f"{a} == {b}",
-            f"{a} > {b}",
-            f"{b} < {a}",
-            f"{a} != {b}",
-            f"torch.where({a} > 0, {a}, {b})",
-            f"torch.where({a} > {self.scalar()}, {self.scalar()}, {a})",
-            f"torch.maximum({a}, {a} * {self.scalar()})",
-            f"-{a}",
-            f"{a}.abs()",
-            f"{a}.clamp(-1, 1)",
-            f"{a}.clamp(min={self.scalar()})",
-            f"{a}.clamp({self.scalar()}, 2)",
-            f"{a}.add({b}, alpha={self.scalar()})",
-            f"{a} / ⟦2⟧",
-            f"{a} // ⟦2⟧",
-            f"{a} % ⟦3⟧",
-            f"{a} ** ⟦2⟧",
-            f"{a} ** 2.0",
-            f"{a}.sign()",
-            f"{a}.isnan()",
-            f"{a}.logical_not()",
-            f"{a}.masked_fill({a} > 0, {self.scalar()})",
-            f"{a}.square()",
-            f"torch.atan2({a}, {b})",
-            f"{a}.sub({b})",
-            f"torch.rsub({a}, {b})",
-            f"{a}.to(torch.float32).lerp({a}.to(torch.float32) * 0.5, {r.uniform(0, 1):.2f})",
-            f"torch.logical_and({a}, {b})" if "⟦" not in b else f"{a}.ge({b})",
-        ]
+        options = [f"{a} + {b}", f"{a} - {b}", f"{a} * {b}", f"{b} + {a}", f"{b} - {a}", f"{a} == {b}", f"{a} > {b}", f"{b} < {a}", f"{a} != {b}",
+                   f"torch.where({a} > 0, {a}, {b})", f"torch.where({a} > {self.scalar()}, {self.scalar()}, {a})", f"torch.maximum({a}, {a} * {self.scalar()})", f"-{a}", f"{a}.abs()", f"{a}.clamp(-1, 1)",
+                   f"{a}.clamp(min={self.scalar()})", f"{a}.clamp({self.scalar()}, 2)", f"{a}.add({b}, alpha={self.scalar()})", f"{a} / ⟦2⟧", f"{a} // ⟦2⟧", f"{a} % ⟦3⟧", f"{a} ** ⟦2⟧", f"{a} ** 2.0",
+                   f"{a}.sign()", f"{a}.isnan()", f"{a}.logical_not()", f"{a}.masked_fill({a} > 0, {self.scalar()})", f"{a}.square()", f"torch.atan2({a}, {b})", f"{a}.sub({b})", f"torch.rsub({a}, {b})",
+                   f"{a}.to(torch.float32).lerp({a}.to(torch.float32) * 0.5, {r.uniform(0, 1):.2f})", f"torch.logical_and({a}, {b})" if "⟦" not in b else f"{a}.ge({b})"]
         if t.is_floating_point():
-            options += [
-                f"{a}.{f}()"
-                for f in (
-                    "sin",
-                    "tanh",
-                    "sigmoid",
-                    "floor",
-                    "round",
-                    "relu",
-                    "exp",
-                    "sqrt",
-                    "cos",
-                    "erf",
-                    "trunc",
-                    "log1p",
-                    "reciprocal",
-                    "nan_to_num",
-                    "frac",
-                )
-            ]
-            options += [
-                f"torch.nn.functional.{f}({a})"
-                for f in ("gelu", "silu", "softplus", "leaky_relu", "elu", "hardtanh")
-            ]
+            options += [f"{a}.{f}()" for f in ("sin", "tanh", "sigmoid", "floor", "round", "relu", "exp", "sqrt", "cos", "erf", "trunc", "log1p", "reciprocal", "nan_to_num", "frac")]
+            options += [f"torch.nn.functional.{f}({a})" for f in ("gelu", "silu", "softplus", "leaky_relu", "elu", "hardtanh")]
         elif not t.is_complex():
             options += [f"{a} & ⟦3⟧", f"{a} | {a}", f"~{a}", f"{a} ^ ⟦1⟧", f"{a} << 1"]
         return r.choice(options)
@@ -628,44 +408,14 @@ class Maker:
         a, r = self.pick(), self.rng
         t = self.at(a)
         keep = r.choice(["", ", keepdim=True"])
-        options = [
-            f"{a}.sum()",
-            f"{a}.any()",
-            f"{a}.all()",
-            f"{a}.to(torch.float32).mean()",
-            f"{a}.prod()",
-            f"{a}.max()",
-            f"{a}.argmax()",
-            f"{a}.sum(dtype=torch.float64)",
-            f"{a}.count_nonzero()",
-            f"{a}.float().norm()",
-            f"{a}.float().var()",
-        ]
+        options = [f"{a}.sum()", f"{a}.any()", f"{a}.all()", f"{a}.to(torch.float32).mean()", f"{a}.prod()", f"{a}.max()", f"{a}.argmax()", f"{a}.sum(dtype=torch.float64)",
+                   f"{a}.count_nonzero()", f"{a}.float().norm()", f"{a}.float().var()"]
         if t.dim() >= 1:
             d = self.dim(t)
-            options += [
-                f"{a}.sum({d}{keep})",
-                f"{a}.amax({d}{keep})",
-                f"{a}.max({d}{keep}).values",
-                f"{a}.min({d}{keep}).indices",
-                f"{a}.argmin({d}{keep})",
-                f"{a}.float().mean({d}{keep})",
-                f"{a}.cumsum({d})",
-                f"{a}.float().softmax({d})",
-                f"{a}.float().log_softmax({d})",
-                f"{a}.sort({d}).values",
-                f"{a}.sort({d}, stable=True).indices",
-                f"{a}.topk(1, {d}).values",
-                f"{a}.any({d}{keep})",
-                f"{a}.float().std({d}{keep})",
-                f"{a}.float().logsumexp({d}{keep})",
-                f"{a}.float().var_mean({d})[1]",
-                f"{a}.cumprod({d})",
-                f"{a}.cummax({d}).values",
-                f"{a}.float().norm(2, {d})",
-                f"{a}.diff(dim={d})",
-                f"{a}.median({d}).values" if t.numel() else f"{a}.sum()",
-            ]
+            options += [f"{a}.sum({d}{keep})", f"{a}.amax({d}{keep})", f"{a}.max({d}{keep}).values", f"{a}.min({d}{keep}).indices", f"{a}.argmin({d}{keep})", f"{a}.float().mean({d}{keep})",
+                        f"{a}.cumsum({d})", f"{a}.float().softmax({d})", f"{a}.float().log_softmax({d})", f"{a}.sort({d}).values", f"{a}.sort({d}, stable=True).indices", f"{a}.topk(1, {d}).values",
+                        f"{a}.any({d}{keep})", f"{a}.float().std({d}{keep})", f"{a}.float().logsumexp({d}{keep})", f"{a}.float().var_mean({d})[1]", f"{a}.cumprod({d})", f"{a}.cummax({d}).values",
+                        f"{a}.float().norm(2, {d})", f"{a}.diff(dim={d})", f"{a}.median({d}).values" if t.numel() else f"{a}.sum()"]
         return r.choice(options)
 
     def composite(self) -> str:
@@ -673,57 +423,23 @@ class Maker:
         t = self.at(a)
         same = [n for n in self.tensors(lambda o: o.shape == t.shape)]
         b = r.choice(same)
-        options = [
-            f"torch.cat([{a}, {b}])",
-            f"torch.cat([{a}, {b}], -1)",
-            f"torch.stack([{a}, {b}])",
-            f"torch.stack([{a}, {b}], -1)",
-            f"torch.where({a} > 0, {a}, {b})",
-            f"{a}.to(torch.{r.choice(DTYPES)})",
-            f"{a}.nonzero()",
-            f"{a}[{a} > 0]",
-            f"torch.unique({a})",
-            f"{a}.repeat(2, *[1] * {a}.dim())",
-            f"torch.broadcast_to({a}, (2, *{a}.shape))",
-            f"{a}.float()",
-            f"torch.nn.functional.one_hot({a}.abs().long() % 4, 4)",
-            f"{a}.type_as({b})",
-            f"{a}.double()",
-            f"{a}.to({b})",
-        ]
+        options = [f"torch.cat([{a}, {b}])", f"torch.cat([{a}, {b}], -1)", f"torch.stack([{a}, {b}])", f"torch.stack([{a}, {b}], -1)", f"torch.where({a} > 0, {a}, {b})",
+                   f"{a}.to(torch.{r.choice(DTYPES)})", f"{a}.nonzero()", f"{a}[{a} > 0]", f"torch.unique({a})", f"{a}.repeat(2, *[1] * {a}.dim())", f"torch.broadcast_to({a}, (2, *{a}.shape))", f"{a}.float()",
+                   f"torch.nn.functional.one_hot({a}.abs().long() % 4, 4)", f"{a}.type_as({b})", f"{a}.double()", f"{a}.to({b})"]
         f = self.rng.choice(FLOATS[:2])
         if t.dim() >= 1:
             n = t.shape[0]
-            options += [
-                f"{a}.index_select(0, I({self.seed()}, {n}, 2).to(D))",
-                f"{a}.gather(0, I({self.seed()}, {n}, *{a}.shape).to(D))",
-                f"torch.nn.functional.pad({a}, (1, 1), value=⟦2⟧)",
-                f"{a}.take(I({self.seed()}, {t.numel()}, 3).to(D))",
-                f"{a}.scatter(0, I({self.seed()}, {n}, *{a}.shape).to(D), {a})",
-                f"{a}.to(torch.{f}) @ R({self.seed()}, {t.shape[-1]}, dtype=torch.{f}).to(D)",
-                f"{a}.tril() if {a}.dim() > 1 else {a}",
-            ]
+            options += [f"{a}.index_select(0, I({self.seed()}, {n}, 2).to(D))", f"{a}.gather(0, I({self.seed()}, {n}, *{a}.shape).to(D))", f"torch.nn.functional.pad({a}, (1, 1), value=⟦2⟧)",
+                        f"{a}.take(I({self.seed()}, {t.numel()}, 3).to(D))", f"{a}.scatter(0, I({self.seed()}, {n}, *{a}.shape).to(D), {a})",
+                        f"{a}.to(torch.{f}) @ R({self.seed()}, {t.shape[-1]}, dtype=torch.{f}).to(D)", f"{a}.tril() if {a}.dim() > 1 else {a}"]
         if t.dim() >= 2:
-            options += [
-                f"{a}.to(torch.{f}) @ R({self.seed()}, {t.shape[-1]}, 3, dtype=torch.{f}).to(D)",
-                f"torch.matmul({a}.mT.to(torch.{f}), {a}.to(torch.{f}))",
-                f"torch.nn.functional.linear({a}.float(), R({self.seed()}, 2, {t.shape[-1]}).to(D), R({self.seed()}, 2).to(D))",
-                f"torch.nn.functional.layer_norm({a}.float(), ({t.shape[-1]},))",
-                f"torch.einsum('...ij,...kj->...ik', {a}, {a})",
-            ]
+            options += [f"{a}.to(torch.{f}) @ R({self.seed()}, {t.shape[-1]}, 3, dtype=torch.{f}).to(D)", f"torch.matmul({a}.mT.to(torch.{f}), {a}.to(torch.{f}))", f"torch.nn.functional.linear({a}.float(), R({self.seed()}, 2, {t.shape[-1]}).to(D), R({self.seed()}, 2).to(D))",
+                        f"torch.nn.functional.layer_norm({a}.float(), ({t.shape[-1]},))", f"torch.einsum('...ij,...kj->...ik', {a}, {a})"]
         if t.dim() == 2:
-            options += [
-                f"torch.addmm({a}, {a}, torch.eye({t.shape[1]}, device=D, dtype={t.dtype}))",
-                f"{a}.mm({a}.t())",
-            ]
+            options += [f"torch.addmm({a}, {a}, torch.eye({t.shape[1]}, device=D, dtype={t.dtype}))", f"{a}.mm({a}.t())"]
         if t.dim() == 4:
-            options += [
-                f"torch.nn.functional.max_pool2d({a}.float(), 2, ceil_mode=True)",
-                f"torch.nn.functional.conv2d({a}.float(), R({self.seed()}, 2, {t.shape[1]}, 1, 1).to(D))",
-                f"{a}.contiguous(memory_format=torch.channels_last)",
-                f"torch.nn.functional.batch_norm({a}.float(), None, None, training=True)",
-                f"torch.nn.functional.interpolate({a}.float(), scale_factor=2)",
-            ]
+            options += [f"torch.nn.functional.max_pool2d({a}.float(), 2, ceil_mode=True)", f"torch.nn.functional.conv2d({a}.float(), R({self.seed()}, 2, {t.shape[1]}, 1, 1).to(D))", f"{a}.contiguous(memory_format=torch.channels_last)",
+                        f"torch.nn.functional.batch_norm({a}.float(), None, None, training=True)", f"torch.nn.functional.interpolate({a}.float(), scale_factor=2)"]
         return r.choice(options)
 
     def out(self) -> str:
@@ -733,45 +449,17 @@ class Maker:
         if not apart:
             raise LookupError
         o = r.choice(apart) if r.random() < 0.8 else f"torch.empty(0, dtype={t.dtype}, device=D)"
-        return r.choice(
-            [
-                f"torch.add({a}, {self.scalar()}, out={o})",
-                f"torch.mul({a}, {a}, out={o})",
-                f"torch.sum({a}, -1, out={o})",
-                f"torch.neg({a}, out={o})",
-                f"torch.cat([{a}, {a}], out={o})",
-                f"torch.clamp({a}, -1, 1, out={o})",
-                f"torch.gt({a}, 0, out={o})",
-                f"torch.arange(4, out={o})",
-                f"torch.index_select({a}, 0, I(3, 1, 2).to(D), out={o})",
-                f"torch.mm({a}, {a}, out={o})",
-                f"torch.add({a}, {self.scalar()}, out={o}[...])",
-                f"torch.where({a} > 0, {a}, {a}, out={o})",
-                f"torch.stack([{a}, {a}], out={o})",
-            ]
-        )
+        return r.choice([f"torch.add({a}, {self.scalar()}, out={o})", f"torch.mul({a}, {a}, out={o})", f"torch.sum({a}, -1, out={o})", f"torch.neg({a}, out={o})", f"torch.cat([{a}, {a}], out={o})",
+                         f"torch.clamp({a}, -1, 1, out={o})", f"torch.gt({a}, 0, out={o})", f"torch.arange(4, out={o})", f"torch.index_select({a}, 0, I(3, 1, 2).to(D), out={o})", f"torch.mm({a}, {a}, out={o})",
+                         f"torch.add({a}, {self.scalar()}, out={o}[...])", f"torch.where({a} > 0, {a}, {a}, out={o})", f"torch.stack([{a}, {a}], out={o})"])
 
     def storage(self) -> str:
         a, r = self.pick(), self.rng
         t = self.at(a)
         b = self.pick(lambda o: o.dtype == t.dtype)
-        return r.choice(
-            [
-                f"{a}.data = {b}.detach()",
-                f"{a}.data = {b}.data * 2",
-                f"{a}.set_({b}.detach())",
-                f"{a}.resize_({r.randint(0, 4)}, 2).zero_()",
-                f"{a}.resize_({r.randint(0, 9)}).fill_(1)",
-                f"{a}.detach_()",
-                f"{a}.set_({b}.untyped_storage(), 0, ({self.at(b).numel() // 2},))",
-                f"{a}.set_()",
-                f"{a}.resize_as_({b}).fill_(2)",
-                f"{a}.swapaxes_(0, -1)",
-                f"{a}.requires_grad_()",
-                f"{a}.as_strided_((2,), (1,))",
-                f"{a}.untyped_storage().resize_({a}.untyped_storage().nbytes() + 8); torch.as_strided({a}.detach(), ({a}.untyped_storage().nbytes() // {a}.element_size(),), (1,), 0).zero_()",
-            ]
-        )
+        return r.choice([f"{a}.data = {b}.detach()", f"{a}.data = {b}.data * 2", f"{a}.set_({b}.detach())", f"{a}.resize_({r.randint(0, 4)}, 2).zero_()", f"{a}.resize_({r.randint(0, 9)}).fill_(1)", f"{a}.detach_()",
+                         f"{a}.set_({b}.untyped_storage(), 0, ({self.at(b).numel() // 2},))", f"{a}.set_()", f"{a}.resize_as_({b}).fill_(2)", f"{a}.swapaxes_(0, -1)",
+                         f"{a}.requires_grad_()", f"{a}.as_strided_((2,), (1,))", f"{a}.untyped_storage().resize_({a}.untyped_storage().nbytes() + 8); torch.as_strided({a}.detach(), ({a}.untyped_storage().nbytes() // {a}.element_size(),), (1,), 0).zero_()"])
 
     def autograd(self) -> str:
         r = self.rng
@@ -780,41 +468,12 @@ class Maker:
             return f"{a}.requires_grad_()"
         a = self.pick(lambda t: t.requires_grad)
         if self.at(a).is_leaf:
-            return r.choice(
-                [
-                    f"{a}.grad = None",
-                    f"{a}.grad = torch.ones_like({a})",
-                    f"({a} * {a}.sin()).sum().backward()",
-                    f"with torch.no_grad(): {a}.sub_(({a}.grad if {a}.grad is not None else {a}) * ⟦0.1⟧)",
-                    f"{a}.grad.zero_()",
-                    f"{a}.requires_grad_(False)",
-                ]
-            )
-        return r.choice(
-            [
-                f"{a}.sum().backward()",
-                f"({a} * {a}).sum().backward(retain_graph=True)",
-                f"{a}.mean().backward()",
-                f"{a}.backward(torch.ones_like({a}))",
-                f"{a}.float().norm().backward()",
-            ]
-        )
+            return r.choice([f"{a}.grad = None", f"{a}.grad = torch.ones_like({a})", f"({a} * {a}.sin()).sum().backward()", f"with torch.no_grad(): {a}.sub_(({a}.grad if {a}.grad is not None else {a}) * ⟦0.1⟧)", f"{a}.grad.zero_()", f"{a}.requires_grad_(False)"])
+        return r.choice([f"{a}.sum().backward()", f"({a} * {a}).sum().backward(retain_graph=True)", f"{a}.mean().backward()", f"{a}.backward(torch.ones_like({a}))", f"{a}.float().norm().backward()"])
 
     def observe(self) -> str:
         a, r = self.pick(), self.rng
-        return r.choice(
-            [
-                "F()",
-                "F()",
-                "F()",
-                f"log({a}.cpu())",
-                f"log({a}.sum().item())",
-                f"log({a}.tolist())",
-                f"log(bool(({a} > 0).any()))",
-                f"log(torch.equal({a}, {a}.clone()))",
-                f"log({a}.cpu().clone())",
-            ]
-        )
+        return r.choice(["F()", "F()", "F()", f"log({a}.cpu())", f"log({a}.sum().item())", f"log({a}.tolist())", f"log(bool(({a} > 0).any()))", f"log(torch.equal({a}, {a}.clone()))", f"log({a}.cpu().clone())"])
 
     def forget(self) -> str:
         if len(self.tensors()) < 4:
@@ -824,20 +483,7 @@ class Maker:
     def statement(self) -> str:
         r = self.rng
         kind = r.choices(
-            [
-                self.creation,
-                self.likes,
-                self.view,
-                self.in_place,
-                self.pointwise,
-                self.reduction,
-                self.composite,
-                self.out,
-                self.storage,
-                self.autograd,
-                self.observe,
-                self.forget,
-            ],
+            [self.creation, self.likes, self.view, self.in_place, self.pointwise, self.reduction, self.composite, self.out, self.storage, self.autograd, self.observe, self.forget],
             [6, 2, 12, 18, 12, 5, 7, 3, 3, 4, 3, 1],
         )[0]
         s = kind()
@@ -856,32 +502,20 @@ class Maker:
         plain_text = text.replace("⟦", "").replace("⟧", "")
         if (m := re.search(r"(\w+)\[.*\] = (\w+)$", plain_text)) and {m[1], m[2]} <= self.env.keys():
             a, b = self.at(m[1]), self.at(m[2])  # a 0-dim CPU tensor is a number there, and may overlap
-            if (
-                isinstance(b, torch.Tensor)
-                and b.dim() == 0
-                and a.untyped_storage()._cdata == b.untyped_storage()._cdata
-            ):
+            if isinstance(b, torch.Tensor) and b.dim() == 0 and a.untyped_storage()._cdata == b.untyped_storage()._cdata:
                 return False
         try:
             exec(compile(plain_text, "<made>", "exec"), self.env)
         except Exception as e:
             # Kernels that lack a dtype say so when they run, and so do indices: later on a lazy device.
             # out= may have been resized before the error was seen.
-            late = (
-                "out=" in text
-                or "not implemented for" in str(e)
-                or "not supported for" in str(e)
-                or re.search("out of (bounds|range)", str(e))
-                and "I(" in text
-            )
+            late = "out=" in text or "not implemented for" in str(e) or "not supported for" in str(e) or re.search("out of (bounds|range)", str(e)) and "I(" in text
             if late or self.rng.random() > failing:
                 return False
         self.statements.append(text)
         for n in self.tensors():
             t = self.at(n)
-            if t.numel() > 3000 or not defined(
-                t
-            ):  # values that kernels round or convert each in its own way spread
+            if t.numel() > 3000 or not defined(t):  # values that kernels round or convert each in its own way spread
                 self.env[n] = torch.zeros(2)
                 self.statements.append(f"{n} = torch.zeros(2, device=D)")
         return True
@@ -989,15 +623,7 @@ def in_child(function, *args, replay: bool = True, seconds: float = 60):
                 break
     _, status = os.waitpid(pid, 0)
     died = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
-    how = (
-        "hang"
-        if died == signal.SIGALRM
-        else f"signal {died}"
-        if died
-        else f"exit {status}"
-        if status
-        else None
-    )
+    how = "hang" if died == signal.SIGALRM else f"signal {died}" if died else f"exit {status}" if status else None
     return results, how
 
 
@@ -1014,9 +640,7 @@ def check_job(out, statements: list[str], only_digest: bool = False, number: int
     lazy = run(statements, "lazyt")
     result = {"number": number, "digest": lazy.digest(), "statements": statements}
     result["differences"] = [] if only_digest else compare(eager, lazy)
-    result["exact"] = eager is not None and all(
-        lazy.tensors.get(n, {}).get("bytes") == d["bytes"] for n, d in eager.tensors.items()
-    )
+    result["exact"] = eager is not None and all(lazy.tensors.get(n, {}).get("bytes") == d["bytes"] for n, d in eager.tensors.items())
     pickle.dump(result, out)
     out.flush()
 
@@ -1078,41 +702,19 @@ def shrink(statements: list[str], kind: str) -> list[str]:
 
 
 def script(statements: list[str]) -> str:
-    lines = [
-        PRELUDE,
-        "",
-        'for D in ("cpu", "lazyt"):',
-        '    F, log = (lazyt.mark_step if D == "lazyt" else lambda: None), print',
-        "    print(D)",
-    ]
+    lines = [PRELUDE, "", 'for D in ("cpu", "lazyt"):', '    F, log = (lazyt.mark_step if D == "lazyt" else lambda: None), print', "    print(D)"]
     for s in statements:
-        lines.append(
-            "    try:\n        " + s + "\n    except Exception as e:\n        print(type(e).__name__, e)"
-        )
+        lines.append("    try:\n        " + s + "\n    except Exception as e:\n        print(type(e).__name__, e)")
     names = sorted({m[1] for s in statements if (m := re.match(r"(\w+) = ", s))})
-    lines.append(
-        f"    for name in {names}:\n        if name in globals():\n            print(name, globals()[name])"
-    )
+    lines.append(f"    for name in {names}:\n        if name in globals():\n            print(name, globals()[name])")
     return "\n".join(lines)
 
 
-def fuzz(
-    seed: int,
-    programs: int,
-    batch: int,
-    seconds: float | None,
-    shrinking: bool = True,
-    most: int = 20,
-    say=print,
-) -> dict:
+def fuzz(seed: int, programs: int, batch: int, seconds: float | None, shrinking: bool = True, most: int = 20, say=print) -> dict:
     begin = time.monotonic()
     report: dict = {"seed": seed, "programs": 0, "exact": 0, "failures": []}
     at = 0
-    while (
-        at < programs
-        and (seconds is None or time.monotonic() - begin < seconds)
-        and len(report["failures"]) < most
-    ):
+    while at < programs and (seconds is None or time.monotonic() - begin < seconds) and len(report["failures"]) < most:
         numbers = list(range(at, min(at + batch, programs)))
         results, died = in_child(batch_job, seed, numbers, False, seconds=60 + 2 * batch)
         done = {r["number"]: r for r in results if "number" in r}
@@ -1125,9 +727,7 @@ def fuzz(
             others, died = in_child(batch_job, seed, numbers, True, replay=False, seconds=60 + 2 * batch)
             for r in others:
                 if "number" in r and not done[r["number"]]["differences"]:
-                    done[r["number"]]["differences"] = replay_differences(
-                        done[r["number"]]["digest"], r["digest"]
-                    )
+                    done[r["number"]]["differences"] = replay_differences(done[r["number"]]["digest"], r["digest"])
         for r in done.values():
             report["exact"] += r["exact"]
             if r["differences"]:
@@ -1138,33 +738,21 @@ def fuzz(
     return report
 
 
-def failure(
-    report: dict, seed: int, number: int, statements: list[str], differences, shrinking: bool, say
-) -> None:
+def failure(report: dict, seed: int, number: int, statements: list[str], differences, shrinking: bool, say) -> None:
     kind = differences[0][0]
     alone = check(statements, kind == "replay") if shrinking else differences
-    found = {
-        "program": f"{seed}:{number}",
-        "kind": kind,
-        "what": differences[0][1],
-        "alone": any(k == kind for k, _ in alone),
-    }
+    found = {"program": f"{seed}:{number}", "kind": kind, "what": differences[0][1], "alone": any(k == kind for k, _ in alone)}
     if found["alone"] and shrinking:
         statements = shrink(statements, kind)
         found["what"] = next(t for k, t in check(statements, kind == "replay") + differences if k == kind)
     found["statements"] = statements
     report["failures"].append(found)
-    say(
-        f"--- program {found['program']}: {kind}: {found['what']}"
-        + ("" if found["alone"] else " (only after other programs)")
-    )
+    say(f"--- program {found['program']}: {kind}: {found['what']}" + ("" if found["alone"] else " (only after other programs)"))
     say("\n".join("    " + s for s in statements), flush=True)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--programs", type=int, default=200)
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--seconds", type=float, default=None, help="stop after this time")
@@ -1189,9 +777,7 @@ def main() -> int:
     say = (lambda *a, **k: print(*a, file=sys.stderr, **k)) if args.json else print
     say(f"seed {seed}")
     report = fuzz(seed, args.programs, args.batch, args.seconds, not args.no_shrink, args.most, say)
-    say(
-        f"{report['programs']} programs, {report['exact']} bit-equal, {len(report['failures'])} failures, {report['seconds']} s"
-    )
+    say(f"{report['programs']} programs, {report['exact']} bit-equal, {len(report['failures'])} failures, {report['seconds']} s")
     if args.json:
         print(json.dumps(report))
     return 1 if report["failures"] else 0

@@ -1,4 +1,4 @@
-"""Models of transformers, made from small configurations with random weights: training steps and generation as in eager.
+"""Small models of transformers with random weights: training steps and generation as in eager.
 
 transformers is no requirement of lazyt: `pip install transformers` brings these tests to life.
 """

@@ -17,6 +17,8 @@ const std::vector<EnvOption>& env_options() {
       {"LAZYT_LOG", "trace|debug|info|warning|error", "warning", "Least level of messages on stderr."},
       {"LAZYT_THREADS", "integer >= 1", "the process's CPUs", "Threads that backends may use for compute."},
       {"LAZYT_QUEUE", "integer >= 1", "4", "Launches that may wait or run before recording blocks."},
+      {"LAZYT_DEADLINE", "seconds >= 0; 0: none", "600",
+       "How long one call into a backend may take before its device is given up as lost."},
       {"LAZYT_CACHE_SIZE", "integer >= 1", "1024", "Compiled programs kept in memory."},
       {"LAZYT_MAX_PENDING", "integer >= 1", "20000", "Recorded operators after which a trace is cut."},
       {"LAZYT_PROBE_BYTES", "integer >= 0", "262144", "Operands up to this size are shown to PyTorch's CPU kernel, as zeros, to learn shapes and errors."},

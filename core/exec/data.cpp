@@ -39,12 +39,14 @@ void Data::fulfil(Filling filling) {
 }
 
 base::Status Data::move_to(const base::Ref<loader::Device>& device) {
-  std::vector<uint8_t> bytes(size_bytes);
-  LAZYT_RETURN_IF_ERROR(read(bytes.data()));
-  LAZYT_ASSIGN_OR_RETURN(auto buffer, loader::Buffer::from_host(device, bytes.data(), size_bytes));
-  std::lock_guard lock(mutex_);
-  filling_ = Filling{std::move(buffer), nullptr, false, nullptr};
-  readers_.clear();  // they read the old buffer
+  auto bytes = std::make_shared<std::vector<uint8_t>>(size_bytes);
+  LAZYT_RETURN_IF_ERROR(read(0, bytes->data(), size_bytes, bytes));
+  LAZYT_ASSIGN_OR_RETURN(auto buffer, loader::Buffer::from_host(device, bytes->data(), size_bytes, bytes));
+  Filling old{std::move(buffer), nullptr, false, nullptr};
+  std::vector<base::Ref<loader::Event>> readers;  // of the old buffer
+  std::lock_guard lock(mutex_);  // what is let go is so after it
+  std::swap(filling_, old);
+  std::swap(readers_, readers);
   return {};
 }
 
@@ -91,14 +93,17 @@ base::Status Data::wait() const {
   }
   if (!event) return {};
   base::Status status = event->wait();
-  if (!status.ok()) return origin ? status.with_note(origin->where, origin->detail) : status;
+  if (!status.ok() && origin) status = status.with_note(origin->where, origin->detail);
+  Filling done;  // let go after the lock
   {
     std::lock_guard lock(mutex_);
-    filling_.event = nullptr;
-    filling_.origin = nullptr;
+    if (error_.ok()) error_ = status;
+    if (!error_.ok()) return error_;
+    std::swap(done.event, filling_.event);
+    std::swap(done.origin, filling_.origin);
   }
   // Waits are where a program that launches nothing more gives its memory back.
-  InFlight::get().sweep();
+  loader::post([] { InFlight::get().sweep(); });
   return {};
 }
 
@@ -129,14 +134,14 @@ bool Data::opaque() const {
 
 base::Status Data::read(void* dst) const { return read(0, dst, size_bytes); }
 
-base::Status Data::read(uint64_t offset, void* dst, uint64_t size) const {
+base::Status Data::read(uint64_t offset, void* dst, uint64_t size, loader::Keep keep) const {
   if (offset > size_bytes || size > size_bytes - offset)
     return {
         LAZYT_CODE_OUT_OF_RANGE,
         fmt::format("cannot read {} bytes from offset {} of a tensor of {} bytes", size, offset, size_bytes)};
   LAZYT_RETURN_IF_ERROR(wait());
   if (size == 0) return {};
-  return buffer()->to_host(offset, dst, size);
+  return buffer()->to_host(offset, dst, size, std::move(keep));
 }
 
 void Data::add_reader(base::Ref<loader::Event> event) {
@@ -146,9 +151,14 @@ void Data::add_reader(base::Ref<loader::Event> event) {
     lock.unlock();
     return root->add_reader(std::move(event));
   }
-  // Frozen weights are read by every step: forget the readers that are done.
-  std::erase_if(readers_, [](const auto& e) { return e->ready(); });
-  readers_.push_back(std::move(event));
+  // Frozen weights are read by every step: forget the readers that are done. Without the lock, which a plugin
+  // that hangs would keep; readers are added on the executor's thread alone.
+  auto readers = std::move(readers_);
+  lock.unlock();
+  std::erase_if(readers, [](const auto& e) { return e->ready(); });
+  readers.push_back(std::move(event));
+  lock.lock();
+  readers_ = std::move(readers);
 }
 
 std::vector<base::Ref<loader::Event>> Data::readers() const {

@@ -53,8 +53,9 @@ class Data : public base::RefCounted {
   bool opaque() const;
 
   // wait(), then copies all bytes to dst (size_bytes of them).
+  // keep: owns dst, should the plugin hang while it writes there.
   base::Status read(void* dst) const;
-  base::Status read(uint64_t offset, void* dst, uint64_t size) const;
+  base::Status read(uint64_t offset, void* dst, uint64_t size, loader::Keep keep = nullptr) const;
 
   // Moves the bytes to another device, through the host; waits for them. [executor]
   base::Status move_to(const base::Ref<loader::Device>& device);
@@ -73,7 +74,7 @@ class Data : public base::RefCounted {
   // wait() is const but forgets event and origin once the work has succeeded: events are a plugin's
   // resource, and a parameter may live for the whole process.
   mutable Filling filling_;
-  base::Status error_;
+  mutable base::Status error_;
   base::Ref<Data> alias_of_;  // never itself an alias, so that chains stay short
   std::vector<base::Ref<loader::Event>> readers_;
 };

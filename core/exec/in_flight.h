@@ -26,6 +26,9 @@ class InFlight {
   void sweep();
   // Waits for all work on the device and releases what it held: before a device is closed. [any thread]
   void finish(const loader::Device* device);
+  // Waits until less than `limit` pieces of work are unfinished on the device: a host that runs ahead of an
+  // asynchronous device holds the memory of all it has launched. [any thread]
+  void limit(const loader::Device* device, size_t limit);
 
  private:
   struct Entry {
@@ -35,5 +38,18 @@ class InFlight {
   std::mutex mutex_;
   std::list<Entry> entries_;
 };
+
+// When memory is short: waits for the work in flight, whose buffers then go, and has the plugin free what it only
+// caches. [any thread]
+void make_room(const loader::Device& device);
+
+// f(), and once more after make_room if it fails for want of memory. f returns a base::Result.
+template <class F>
+auto with_room(const loader::Device& device, F f) {
+  auto result = f();
+  if (result.ok() || result.status().code() != LAZYT_CODE_RESOURCE_EXHAUSTED) return result;
+  make_room(device);
+  return f();
+}
 
 }  // namespace lazyt::exec

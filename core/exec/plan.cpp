@@ -32,12 +32,15 @@ struct Slot {
   uint32_t last_use = kNever;
 };
 
+// Results that programs print and branch on are read without a call of the plugin.
+constexpr uint64_t kExposed = 4096;
+
 struct AlignedDelete {
   void operator()(uint8_t* p) const { ::operator delete(p, std::align_val_t{64}); }
 };
-using HostBytes = std::unique_ptr<uint8_t, AlignedDelete>;
+using HostBytes = std::shared_ptr<uint8_t>;  // shared with calls that may be given up
 HostBytes host_bytes(uint64_t size) {
-  return HostBytes(static_cast<uint8_t*>(::operator new(std::max<uint64_t>(size, 1), std::align_val_t{64})));
+  return HostBytes(static_cast<uint8_t*>(::operator new(std::max<uint64_t>(size, 1), std::align_val_t{64})), AlignedDelete{});
 }
 
 // "step 2 of 3 (aten::mm, aten::relu, ...: 14 operators), model.py:12"
@@ -65,8 +68,8 @@ std::string describe_step(const Plan& plan, uint32_t s) {
 
 class Launch {
  public:
-  Launch(const Plan& plan, std::vector<Binding>& inputs, std::span<const Ref<Data>> outputs)
-      : plan_(plan), inputs_(inputs), outputs_(outputs) {}
+  Launch(const Plan& plan, std::vector<Binding>& inputs, std::span<const Ref<Data>> outputs, uint64_t number)
+      : plan_(plan), inputs_(inputs), outputs_(outputs), number_(number) {}
 
   Status run() {
     LAZYT_RETURN_IF_ERROR(check());
@@ -74,7 +77,7 @@ class Launch {
     LAZYT_RETURN_IF_ERROR(check_inputs());
     for (uint32_t s = 0; s < plan_.steps.size(); s++) {
       Status status = plan_.steps[s].executable ? run_device(s) : run_host(s);
-      if (!status.ok()) return status.with_note(plan_.name, describe_step(plan_, s));
+      if (!status.ok()) return status.with_note(label(), describe_step(plan_, s));
       release_after(s);
     }
     fill_outputs();
@@ -82,6 +85,8 @@ class Launch {
   }
 
  private:
+  std::string label() const { return number_ == 0 ? plan_.name : fmt::format("launch {}, {}", number_, plan_.name); }
+
   Status check() const {
     if (outputs_.size() != plan_.outputs.size())
       return base::internal(fmt::format("{} has {} outputs, launched with {}", plan_.name,
@@ -93,7 +98,7 @@ class Launch {
     for (uint32_t s = 0; s < plan_.steps.size(); s++) {
       const Step& step = plan_.steps[s];
       bool ok = step.inputs.size() == step.graph.inputs.size() &&
-                (!step.executable || step.executable->output_metas.size() == step.graph.outputs.size());
+                (!step.executable || step.executable->output_metas().size() == step.graph.outputs.size());
       for (const Source& source : step.inputs) ok = ok && known(source, s);
       if (!ok)
         return base::internal(
@@ -133,14 +138,22 @@ class Launch {
         const Ref<Event> event = data->event();
         if (event && event->ready()) status = data->wait();
       }
-      if (!status.ok()) return status.with_note(plan_.name, fmt::format("input {} has this error", i));
+      if (!status.ok()) return status.with_note(label(), fmt::format("input {} has this error", i));
       if (data->buffer()->device != plan_.device)  // made before the backend was changed
         LAZYT_RETURN_IF_ERROR(data->move_to(plan_.device));
       if (inputs_[i].part) {
-        LAZYT_ASSIGN_OR_RETURN(data, copy_part(inputs_[i]));
+        auto part = copy_part(inputs_[i]);
+        if (!part.ok())
+          return part.status().with_note(label(), fmt::format("copying a part of input {} for {}", i, describe_reader(i)));
+        data = std::move(part).value();
       }
     }
     return {};
+  }
+
+  std::string describe_reader(size_t input) const {
+    const uint32_t step = input_last_use_[input];
+    return step < plan_.steps.size() ? describe_step(plan_, step) : "an output";
   }
 
   base::Result<Ref<Data>> copy_part(const Binding& binding) const {
@@ -148,13 +161,16 @@ class Launch {
     Ref<Buffer> buffer;
     Ref<Event> copied;
     if (whole->opaque()) {  // only the way to the host converts
-      std::vector<uint8_t> bytes(binding.size);
-      LAZYT_RETURN_IF_ERROR(whole->read(binding.offset, bytes.data(), binding.size));
-      LAZYT_ASSIGN_OR_RETURN(buffer, Buffer::from_host(plan_.device, bytes.data(), binding.size));
+      const HostBytes bytes = host_bytes(binding.size);
+      LAZYT_RETURN_IF_ERROR(whole->read(binding.offset, bytes.get(), binding.size, bytes));
+      LAZYT_ASSIGN_OR_RETURN(buffer, Buffer::from_host(plan_.device, bytes.get(), binding.size, bytes));
     } else {
-      LAZYT_ASSIGN_OR_RETURN(buffer, Buffer::alloc(plan_.device, binding.size));
+      LAZYT_ASSIGN_OR_RETURN(buffer, with_room(*plan_.device, [&] { return Buffer::alloc(plan_.device, binding.size); }));
       LAZYT_ASSIGN_OR_RETURN(copied, buffer->copy_from(*whole->buffer(), binding.offset, 0, binding.size, whole->event()));
-      if (copied) whole->add_reader(copied);
+      if (copied) {
+        whole->add_reader(copied);
+        InFlight::get().hold(copied, {Ref<const base::RefCounted>(whole->buffer()), Ref<const base::RefCounted>(buffer)});
+      }
     }
     auto part = base::make_ref<Data>(base::Meta::contiguous(LAZYT_DTYPE_UINT8, {static_cast<int64_t>(binding.size)}), binding.size);
     part->fulfil(std::move(buffer), std::move(copied));
@@ -174,7 +190,7 @@ class Launch {
 
   Status alloc(uint32_t s, size_t output, uint64_t size, uint64_t alignment, uint32_t space,
                Ref<Buffer>* out) const {
-    auto buffer = Buffer::alloc(plan_.device, size, alignment, space);
+    auto buffer = with_room(*plan_.device, [&] { return Buffer::alloc(plan_.device, size, alignment, space); });
     if (buffer.ok()) {
       *out = std::move(buffer).value();
       return {};
@@ -198,7 +214,7 @@ class Launch {
     std::vector<Ref<Buffer>> outputs(output_count);
     std::vector<bool> donated(step.inputs.size(), false);
     for (size_t o = 0; o < output_count; o++) {
-      const lazyt_output_meta_t& meta = step.executable->output_metas[o];
+      const lazyt_output_meta_t& meta = step.executable->output_metas()[o];
       const uint32_t donor = step.graph.outputs[o].donor;
       if (donor < step.inputs.size() && !donated[donor] && !meta.opaque && meta.memory_space == 0 &&
           may_donate(s, step.inputs[donor])) {
@@ -242,13 +258,17 @@ class Launch {
 
     std::vector<const Buffer*> raw(output_count);
     std::ranges::transform(outputs, raw.begin(), [](const auto& b) { return b.get(); });
-    LAZYT_ASSIGN_OR_RETURN(Ref<Event> event, step.executable->execute(args, raw, waits));
-    std::shared_ptr<const base::Note> origin;
-    if (event->ready()) {
+    // Null if the work is done already. Without memory nothing was consumed (EXE-6), so that it can be tried again.
+    auto execute = [&]() -> base::Result<Ref<Event>> {
+      LAZYT_ASSIGN_OR_RETURN(Ref<Event> event, step.executable->execute(args, raw, waits));
+      if (!event->ready()) return event;
       LAZYT_RETURN_IF_ERROR(event->wait());
-      event = nullptr;
-    } else {
-      origin = std::make_shared<const base::Note>(base::Note{plan_.name, describe_step(plan_, s)});
+      return Ref<Event>();
+    };
+    LAZYT_ASSIGN_OR_RETURN(Ref<Event> event, with_room(*plan_.device, execute));
+    std::shared_ptr<const base::Note> origin;
+    if (event) {
+      origin = std::make_shared<const base::Note>(base::Note{label(), describe_step(plan_, s)});
       InFlight::Objects objects;
       objects.emplace_back(step.executable);
       for (const auto& b : buffers)
@@ -261,9 +281,11 @@ class Launch {
     }
     for (size_t o = 0; o < output_count; o++) {
       Slot& slot = slots_[s][o];
+      const bool small = outputs[o]->size <= kExposed && !step.executable->output_metas()[o].opaque;
+      outputs[o]->expose(small && !event && plan_.device->host_visible());
       slot.buffer = std::move(outputs[o]);
       slot.event = event;
-      slot.opaque = step.executable->output_metas[o].opaque != 0;
+      slot.opaque = step.executable->output_metas()[o].opaque != 0;
       slot.origin = origin;
     }
     return {};
@@ -312,7 +334,7 @@ class Launch {
       } else {
         copies.push_back(host_bytes(size));
         inputs[i].data = copies.back().get();
-        if (size > 0) LAZYT_RETURN_IF_ERROR(buffer->to_host(0, copies.back().get(), size));
+        if (size > 0) LAZYT_RETURN_IF_ERROR(buffer->to_host(0, copies.back().get(), size, copies.back()));
       }
     }
 
@@ -342,7 +364,7 @@ class Launch {
     if (!plan_.device->host_visible())
       for (size_t o = 0; o < outputs.size(); o++) {
         LAZYT_ASSIGN_OR_RETURN(slots_[s][o].buffer, Buffer::from_host(plan_.device, results[o].get(),
-                                                                      outputs[o].meta.span_bytes()));
+                                                                      outputs[o].meta.span_bytes(), results[o]));
       }
     return {};
   }
@@ -394,17 +416,18 @@ class Launch {
   const Plan& plan_;
   std::vector<Binding>& inputs_;
   std::span<const Ref<Data>> outputs_;
+  const uint64_t number_;
   std::vector<uint32_t> input_last_use_;  // a step, kAtEnd or kNever
   std::vector<std::vector<Slot>> slots_;  // by step and output
 };
 
 }  // namespace
 
-void Plan::launch(std::vector<Binding> inputs, std::span<const Ref<Data>> outputs) const {
+void Plan::launch(std::vector<Binding> inputs, std::span<const Ref<Data>> outputs, uint64_t number) const {
   InFlight::get().sweep();
   Status status;
   try {
-    status = Launch(*this, inputs, outputs).run();
+    status = Launch(*this, inputs, outputs, number).run();
   } catch (const std::bad_alloc&) {
     status = {LAZYT_CODE_RESOURCE_EXHAUSTED, "out of host memory while launching " + name};
   } catch (const std::exception& e) {

@@ -46,8 +46,8 @@ class Plan : public base::RefCounted {
   // Runs all steps and fills every output, with an error too: a launch whose start fails poisons
   // all of its outputs and no others. Takes the bindings over: an input whose last reference they are
   // is donated where the program allows. Blocks only for host islands, and for inputs that another
-  // device's executor fills. Called on the executor thread.
-  void launch(std::vector<Binding> inputs, std::span<const base::Ref<Data>> outputs) const;
+  // device's executor fills. number: of the launch, for messages; 0 = not known. Called on the executor thread.
+  void launch(std::vector<Binding> inputs, std::span<const base::Ref<Data>> outputs, uint64_t number = 0) const;
 };
 
 }  // namespace lazyt::exec

@@ -40,10 +40,11 @@ void host_to_device(const at::Tensor& dst, const at::Tensor& src) {
     host = src;
   else
     host.copy_(src);
-  if (whole) return upload(state, std::move(meta), host.const_data_ptr(), meta.span_bytes());
+  const uint64_t bytes = meta.span_bytes();
+  if (whole) return upload(state, std::move(meta), host.const_data_ptr(), bytes, std::make_shared<at::Tensor>(host));
   trace::Storage* part;
   at::Tensor staged = make_tensor(host.sizes(), host.strides(), host.scalar_type(), &part);
-  upload(*part, meta_of(staged), host.const_data_ptr(), part->size_bytes);
+  upload(*part, meta_of(staged), host.const_data_ptr(), part->size_bytes, std::make_shared<at::Tensor>(host));
   record_copy(dst, staged, false);
 }
 

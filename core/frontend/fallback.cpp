@@ -64,7 +64,7 @@ class OnHost {
     base::Meta meta = meta_of(host);
     if (host.storage_offset() != 0 || !meta.is_dense() || meta.span_bytes() != bytes.nbytes())
       meta = base::Meta::contiguous(LAZYT_DTYPE_UINT8, {static_cast<int64_t>(bytes.nbytes())});
-    if (bytes.nbytes() > 0) upload(state_of(impl), std::move(meta), bytes.data(), bytes.nbytes());
+    if (bytes.nbytes() > 0) upload(state_of(impl), std::move(meta), bytes.data(), bytes.nbytes(), std::make_shared<c10::Storage>(bytes));
   }
 
   // A result: a view of an argument's storage, or new.

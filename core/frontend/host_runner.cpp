@@ -35,6 +35,7 @@ class Runner final : public exec::HostRunner {
     }
     for (const ir::Node& node : graph.nodes) {
       std::string name = node.name + (node.overload.empty() ? "" : "." + node.overload);
+      if (node.source) name += fmt::format(", {}:{}", node.source->file, node.source->line);
       try {
         run_node(node, values);
       } catch (const c10::Error& e) {

@@ -231,10 +231,9 @@ at::Tensor make_result(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::Sca
 
 base::Ref<exec::Data> data_of(const at::Tensor& t) { return check(trace::Session::get().materialize(state_of(t))); }
 
-void upload(trace::Storage& state, base::Meta meta, const void* bytes, uint64_t size) {
+void upload(trace::Storage& state, base::Meta meta, const void* bytes, uint64_t size, loader::Keep keep) {
   trace::Session& session = trace::Session::get();
-  auto device = check(session.device());
-  auto buffer = check(loader::Buffer::from_host(device, bytes, size));
+  auto buffer = check(session.upload(bytes, size, std::move(keep)));
   auto data = base::make_ref<exec::Data>(std::move(meta), size, std::move(buffer));
   std::lock_guard lock(session.recorder.mutex());
   std::swap(data, state.data);  // the old one is freed after the lock
@@ -248,10 +247,10 @@ void resize_storage(c10::StorageImpl& storage, size_t size) {
   base::Ref<exec::Data> data = check(trace::Session::get().materialize(old));
   c10::DataPtr fresh = allocator()->allocate(size);
   if (data && size > 0) {
-    std::vector<uint8_t> bytes(size, 0);
-    check(data->read(0, bytes.data(), std::min<uint64_t>(size, data->size_bytes)));
+    auto bytes = std::make_shared<std::vector<uint8_t>>(size, 0);
+    check(data->read(0, bytes->data(), std::min<uint64_t>(size, data->size_bytes), bytes));
     upload(*static_cast<trace::Storage*>(fresh.get_context()),
-           base::Meta::contiguous(LAZYT_DTYPE_UINT8, {static_cast<int64_t>(size)}), bytes.data(), size);
+           base::Meta::contiguous(LAZYT_DTYPE_UINT8, {static_cast<int64_t>(size)}), bytes->data(), size, bytes);
   }
   storage.set_data_ptr_noswap(std::move(fresh));
   storage.set_nbytes(size);
@@ -263,7 +262,8 @@ c10::Storage download_storage(const c10::StorageImpl& storage) {
   c10::Storage host(c10::Storage::use_byte_size_t(), storage.nbytes(), c10::GetCPUAllocator(), /*resizable=*/true);
   if (storage.nbytes() == 0) return host;
   std::memset(host.mutable_data(), 0, storage.nbytes());
-  if (data) check(data->read(0, host.mutable_data(), std::min<uint64_t>(storage.nbytes(), data->size_bytes)));
+  if (data) check(data->read(0, host.mutable_data(), std::min<uint64_t>(storage.nbytes(), data->size_bytes),
+                              std::make_shared<c10::Storage>(host)));
   return host;
 }
 
@@ -278,7 +278,7 @@ at::Tensor download(const at::Tensor& t) {
   if (span > 0) {
     TORCH_CHECK(start + span <= state.size_bytes, "lazyt: the tensor reaches outside its storage");
     if (data)
-      check(data->read(start, bytes.mutable_data_ptr(), span));
+      check(data->read(start, bytes.mutable_data_ptr(), span, std::make_shared<at::Tensor>(bytes)));
     else
       std::memset(bytes.mutable_data_ptr(), 0, span);
   }

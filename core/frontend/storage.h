@@ -45,8 +45,8 @@ void count_created(uint32_t tensors);
 // The storage's bytes: cuts the trace if they are pending in it. Null if never written. May block.
 base::Ref<exec::Data> data_of(const at::Tensor& t);
 
-// Bytes from the host become the storage's value.
-void upload(trace::Storage& state, base::Meta meta, const void* bytes, uint64_t size);
+// Bytes from the host, which keep owns, become the storage's value.
+void upload(trace::Storage& state, base::Meta meta, const void* bytes, uint64_t size, loader::Keep keep);
 
 // Grows or shrinks the storage; bytes kept as far as both sizes have them, new ones zero.
 void resize_storage(c10::StorageImpl& storage, size_t size);

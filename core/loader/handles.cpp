@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 
 #include <fmt/format.h>
 
@@ -10,12 +11,6 @@
 
 namespace lazyt::loader {
 namespace {
-
-// A plugin's answer, with who was asked for what.
-base::Status asked(const Plugin& plugin, const char* function, lazyt_status_t* status) {
-  if (!status) return {};
-  return take_status(status).with_note("plugin " + plugin.info.name, function);
-}
 
 base::Status misbehaved(const Plugin& plugin, const char* function, std::string_view what) {
   return base::internal(fmt::format("plugin '{}' broke the contract of {}: {}; report this to {}", plugin.info.name,
@@ -29,17 +24,29 @@ base::Status lacks(const Plugin& plugin, const char* function) {
 
 bool power_of_two_or_zero(uint64_t n) { return n == 0 || std::has_single_bit(n); }
 
+// The loss of the device of this number in this process, if it was lost: opening it again would hang again.
+base::Status lost_device(const Plugin& plugin, uint32_t index) {
+  for (const auto& subject : lost_subjects())
+    if (auto* device = dynamic_cast<const Device*>(subject.get()); device && device->plugin.get() == &plugin && device->info.index == index)
+      return device->lost_status();
+  return plugin.subject->lost_status();
+}
+
 }  // namespace
 
 Plugin::~Plugin() {
-  close_library(this, library_);
-  if (!library_) (void)layers_.release();  // a hung call may come back through them
+  close_library(*this, library_);
+  if (subject->lost()) subject->keep(layers_.release());  // a hung call may come back through them
 }
 
+// ---- devices
+
 base::Result<base::Ref<Device>> Device::open(base::Ref<Plugin> plugin, uint32_t index) {
-  const lazyt_plugin_device_t& t = *plugin->table->device;
+  const lazyt_plugin_device_t* t = plugin->table->device;
+  const Subject& subject = *plugin->subject;
+  LAZYT_RETURN_IF_ERROR(lost_device(*plugin, index));
   uint32_t count = 0;
-  LAZYT_RETURN_IF_ERROR(asked(*plugin, "device.count", t.count(&count)));
+  LAZYT_RETURN_IF_ERROR(call(subject, "device.count", count, [t](uint32_t& out) { return t->count(&out); }));
   if (count == 0)
     return base::unavailable(fmt::format("backend '{}' has no device: {}", plugin->info.name,
                                          plugin->info.why_none.empty() ? "it gives no reason" : plugin->info.why_none));
@@ -48,10 +55,12 @@ base::Result<base::Ref<Device>> Device::open(base::Ref<Plugin> plugin, uint32_t 
                                               count, count == 1 ? "" : "s", index));
   lazyt_device_info_t raw{};
   raw.struct_size = sizeof raw;
-  LAZYT_RETURN_IF_ERROR(asked(*plugin, "device.describe", t.describe(index, &raw)));
+  LAZYT_RETURN_IF_ERROR(
+      call(subject, "device.describe", raw, [t, index](lazyt_device_info_t& out) { return t->describe(index, &out); }));
   if (!power_of_two_or_zero(raw.alignment))
     return misbehaved(*plugin, "device.describe", fmt::format("alignment {} is not a power of two", raw.alignment));
-  DeviceInfo info{to_string(raw.name),
+  DeviceInfo info{index,
+                  to_string(raw.name),
                   to_string(raw.vendor),
                   raw.flags,
                   raw.total_bytes,
@@ -59,71 +68,133 @@ base::Result<base::Ref<Device>> Device::open(base::Ref<Plugin> plugin, uint32_t 
                   raw.dlpack_type,
                   raw.dlpack_id};
   lazyt_device_t* handle = nullptr;
-  LAZYT_RETURN_IF_ERROR(asked(*plugin, "device.open", t.open(index, &handle)));
+  LAZYT_RETURN_IF_ERROR(
+      call(subject, "device.open", handle, [t, index](lazyt_device_t*& out) { return t->open(index, &out); }));
   if (!handle) return misbehaved(*plugin, "device.open", "success without a device");
   return base::Ref<Device>(new Device(std::move(plugin), std::move(info), handle));
 }
 
-Device::~Device() { table().device->close(handle); }
+Device::~Device() {
+  // Never of a lost one, which lives for ever.
+  give_back(plugin->subject, "device.close", handle, [plugin = plugin, handle = handle] { plugin->table->device->close(handle); });
+}
+
+std::string Device::what() const { return fmt::format("device {} ('{}') of backend '{}'", info.index, info.name, plugin->info.name); }
 
 base::Result<lazyt_memory_stats_t> Device::memory_stats() const {
+  settle();
   lazyt_memory_stats_t stats{};
   stats.struct_size = sizeof stats;
-  LAZYT_RETURN_IF_ERROR(asked(*plugin, "device.memory_stats", table().device->memory_stats(handle, &stats)));
+  LAZYT_RETURN_IF_ERROR(call(*this, "device.memory_stats", stats, [t = table().device, h = handle](lazyt_memory_stats_t& out) {
+    return t->memory_stats(h, &out);
+  }));
   stats.next = nullptr;
   return stats;
 }
 
-Event::~Event() { device->table().event->release(handle); }
+base::Status Device::trim() const {
+  auto* trim = table().device->trim;
+  if (!trim) return {};
+  return call(*this, "device.trim", [trim, h = handle] { return trim(h); });
+}
+
+// ---- events
+
+Event::~Event() {
+  give_back(device, "event.release", handle, [device = device, handle = handle] { device->table().event->release(handle); });
+}
 
 base::Status Event::wait(std::optional<std::chrono::nanoseconds> timeout) const {
-  const uint64_t limit = timeout ? static_cast<uint64_t>(std::max<int64_t>(timeout->count(), 0)) : LAZYT_WAIT_FOREVER;
-  return asked(*device->plugin, "event.wait", device->table().event->wait(handle, limit));
+  const std::chrono::nanoseconds limit = deadline();
+  const bool forever = !timeout && limit.count() == 0;
+  const int64_t ns = std::max<int64_t>(timeout.value_or(limit).count(), 0);
+  // The plugin may wait for that long; only then is it the call itself that hangs.
+  const auto patience = limit.count() == 0 ? limit : std::chrono::nanoseconds(ns) + limit / 4;
+  struct Nothing {
+  } nothing;
+  base::Status status = call(*this->device, "event.wait", nothing,
+                             [t = device->table().event, h = handle, ns = forever ? LAZYT_WAIT_FOREVER : uint64_t(ns)](
+                                 Nothing&) { return t->wait(h, ns); },
+                             patience);
+  // The event's own status may be a DEADLINE_EXCEEDED, too: then it is ready.
+  if (timeout || status.code() != LAZYT_CODE_DEADLINE_EXCEEDED || device->lost() || ask_ready().value_or(false)) return status;
+  return device->lose("the work behind an event", limit);
+}
+
+std::optional<bool> Event::ask_ready() const {
+  uint32_t ready = 0;
+  base::Status status = call(*device, "event.ready", ready,
+                             [t = device->table().event, h = handle](uint32_t& out) { return t->ready(h, &out); });
+  return status.ok() ? std::optional(ready != 0) : std::nullopt;
 }
 
 bool Event::ready() const {
-  uint32_t ready = 0;
-  base::Status status = asked(*device->plugin, "event.ready", device->table().event->ready(handle, &ready));
-  // An event that cannot be asked will not change any more: whoever waits then gets the error.
-  return !status.ok() || ready != 0;
+  if (const auto ready = ask_ready()) return *ready;
+  // An event that cannot be asked is waited for: who hears that it is ready may release what its work used.
+  (void)wait();
+  return true;
 }
+
+// ---- buffers
 
 base::Result<base::Ref<Buffer>> Buffer::alloc(const base::Ref<Device>& device, uint64_t size, uint64_t alignment,
                                               uint32_t memory_space) {
-  lazyt_buffer_desc_t desc{sizeof desc, nullptr, size, alignment, memory_space, 0};
   lazyt_buffer_t* handle = nullptr;
-  LAZYT_RETURN_IF_ERROR(asked(*device->plugin, "buffer.alloc", device->table().buffer->alloc(device->handle, &desc, &handle)));
+  LAZYT_RETURN_IF_ERROR(call(*device, "buffer.alloc", handle,
+                             [t = device->table().buffer, h = device->handle, size, alignment, memory_space](lazyt_buffer_t*& out) {
+                               lazyt_buffer_desc_t desc{sizeof desc, nullptr, size, alignment, memory_space, 0};
+                               return t->alloc(h, &desc, &out);
+                             }));
   if (!handle) return misbehaved(*device->plugin, "buffer.alloc", "success without a buffer");
   return base::make_ref<Buffer>(device, handle, size);
 }
 
-base::Result<base::Ref<Buffer>> Buffer::from_host(const base::Ref<Device>& device, const void* data, uint64_t size) {
-  lazyt_host_bytes_t bytes{};
-  bytes.struct_size = sizeof bytes;
-  bytes.data = data;
-  bytes.size_bytes = size;
-  bytes.sharing = LAZYT_SHARING_COPY;
+base::Result<base::Ref<Buffer>> Buffer::from_host(const base::Ref<Device>& device, const void* data, uint64_t size,
+                                                  Keep keep) {
   lazyt_buffer_t* handle = nullptr;
-  LAZYT_RETURN_IF_ERROR(
-      asked(*device->plugin, "buffer.from_host", device->table().buffer->from_host(device->handle, &bytes, &handle)));
+  LAZYT_RETURN_IF_ERROR(call(*device, "buffer.from_host", handle,
+                             [t = device->table().buffer, h = device->handle, data, size, keep = std::move(keep)](lazyt_buffer_t*& out) {
+                               lazyt_host_bytes_t bytes{};
+                               bytes.struct_size = sizeof bytes;
+                               bytes.data = data;
+                               bytes.size_bytes = size;
+                               bytes.sharing = LAZYT_SHARING_COPY;
+                               return t->from_host(h, &bytes, &out);
+                             }));
   if (!handle) return misbehaved(*device->plugin, "buffer.from_host", "success without a buffer");
   return base::make_ref<Buffer>(device, handle, size);
 }
 
-Buffer::~Buffer() { device->table().buffer->release(handle); }
+Buffer::~Buffer() {
+  give_back(device, "buffer.release", handle, [device = device, handle = handle] { device->table().buffer->release(handle); });
+}
 
-base::Status Buffer::to_host(uint64_t offset, void* dst, uint64_t bytes) const {
-  return asked(*device->plugin, "buffer.to_host",
-               device->table().buffer->to_host(handle, offset, dst, bytes, {nullptr, 0}, nullptr));
+void Buffer::expose(bool on) const {
+  if (!on) return exposed_.store(nullptr, std::memory_order_relaxed);
+  auto pointer = host_pointer();  // a plugin that has none is asked for copies
+  if (pointer.ok()) exposed_.store(static_cast<const uint8_t*>(pointer.value()), std::memory_order_release);
+}
+
+base::Status Buffer::to_host(uint64_t offset, void* dst, uint64_t bytes, Keep keep) const {
+  if (const uint8_t* bytes_here = exposed_.load(std::memory_order_acquire);
+      bytes_here && offset <= size && bytes <= size - offset && !device->lost()) {
+    std::memcpy(dst, bytes_here + offset, bytes);
+    return {};
+  }
+  return call(*device, "buffer.to_host",
+              [t = device->table().buffer, h = handle, offset, dst, bytes, keep = std::move(keep)] {
+                return t->to_host(h, offset, dst, bytes, {nullptr, 0}, nullptr);
+              });
 }
 
 base::Result<base::Ref<Event>> Buffer::copy_from(const Buffer& src, uint64_t src_offset, uint64_t offset, uint64_t bytes,
                                                  const base::Ref<Event>& wait) const {
-  lazyt_event_t* const waits[] = {wait ? wait->handle : nullptr};
   lazyt_event_t* event = nullptr;
-  LAZYT_RETURN_IF_ERROR(asked(*device->plugin, "buffer.copy",
-                              device->table().buffer->copy(src.handle, src_offset, handle, offset, bytes,
-                                                           {waits, wait ? uint64_t{1} : 0}, &event)));
+  LAZYT_RETURN_IF_ERROR(call(*device, "buffer.copy", event,
+                             [t = device->table().buffer, from = src.handle, src_offset, to = handle, offset, bytes, wait](lazyt_event_t*& out) {
+                               lazyt_event_t* const waits[] = {wait ? wait->handle : nullptr};
+                               return t->copy(from, src_offset, to, offset, bytes, {waits, wait ? uint64_t{1} : 0}, &out);
+                             }));
   return event ? base::make_ref<Event>(device, event) : base::Ref<Event>();
 }
 
@@ -131,79 +202,94 @@ base::Result<void*> Buffer::host_pointer() const {
   auto* get = device->table().buffer->host_pointer;
   if (!get) return lacks(*device->plugin, "buffer.host_pointer");
   void* pointer = nullptr;
-  LAZYT_RETURN_IF_ERROR(asked(*device->plugin, "buffer.host_pointer", get(handle, &pointer)));
+  LAZYT_RETURN_IF_ERROR(call(*device, "buffer.host_pointer", pointer, [get, h = handle](void*& out) { return get(h, &out); }));
   if (!pointer && size != 0) return misbehaved(*device->plugin, "buffer.host_pointer", "success without an address");
   return pointer;
 }
 
+// ---- executables
+
 base::Result<base::Ref<Executable>> Executable::compile(const base::Ref<Device>& device, const ir::Program& program,
                                                         lazyt_compile_flags_t flags) {
   const Plugin& plugin = *device->plugin;
-  const lazyt_plugin_executable_t& t = *device->table().executable;
-  lazyt_compile_args_t args{sizeof args, nullptr, program.block(), flags};
+  const lazyt_plugin_executable_t* t = device->table().executable;
   lazyt_executable_t* raw = nullptr;
-  LAZYT_RETURN_IF_ERROR(asked(plugin, "executable.compile", t.compile(device->handle, &args, &raw)));
+  LAZYT_RETURN_IF_ERROR(call(*device, "executable.compile", raw,
+                             [t, h = device->handle, program = base::Ref<const ir::Program>(&program), flags](lazyt_executable_t*& out) {
+                               lazyt_compile_args_t args{sizeof args, nullptr, program->block(), flags};
+                               return t->compile(h, &args, &out);
+                             }));
   if (!raw) return misbehaved(plugin, "executable.compile", "success without an executable");
 
-  std::unique_ptr<lazyt_executable_t, void (*)(lazyt_executable_t*)> handle(raw, t.release);
-  std::vector<lazyt_output_meta_t> metas(program.block()->outputs.count);
-  for (uint64_t i = 0; i < metas.size(); i++) {
-    metas[i] = {};
-    metas[i].struct_size = sizeof metas[i];
-    LAZYT_RETURN_IF_ERROR(asked(plugin, "executable.output_meta", t.output_meta(raw, i, &metas[i])));
-    metas[i].next = nullptr;
-    if (!power_of_two_or_zero(metas[i].alignment))
+  auto executable = base::Ref<Executable>(new Executable(device, raw));
+  executable->output_metas_.resize(program.block()->outputs.count);
+  for (uint64_t i = 0; i < executable->output_metas_.size(); i++) {
+    lazyt_output_meta_t& meta = executable->output_metas_[i];
+    meta.struct_size = sizeof meta;
+    LAZYT_RETURN_IF_ERROR(
+        call(*device, "executable.output_meta", meta, [t, raw, i](lazyt_output_meta_t& out) { return t->output_meta(raw, i, &out); }));
+    meta.next = nullptr;
+    if (!power_of_two_or_zero(meta.alignment))
       return misbehaved(plugin, "executable.output_meta",
-                        fmt::format("alignment {} of output {} is not a power of two", metas[i].alignment, i));
+                        fmt::format("alignment {} of output {} is not a power of two", meta.alignment, i));
   }
-  return base::Ref<Executable>(new Executable(device, handle.release(), std::move(metas)));
+  return executable;
 }
 
-Executable::~Executable() { device->table().executable->release(handle); }
+Executable::~Executable() {
+  give_back(device, "executable.release", handle, [device = device, handle = handle] { device->table().executable->release(handle); });
+}
 
 base::Result<base::Ref<Event>> Executable::execute(std::span<const ExecuteInput> inputs,
                                                    std::span<const Buffer* const> outputs,
                                                    std::span<const base::Ref<Event>> waits) const {
-  // Kept by thread: a launch then allocates nothing.
-  thread_local std::vector<lazyt_execute_input_t> raw_inputs;
-  thread_local std::vector<lazyt_buffer_t*> raw_outputs;
-  thread_local std::vector<lazyt_event_t*> raw_waits;
-  raw_inputs.clear();
-  raw_outputs.clear();
-  raw_waits.clear();
+  struct Arguments {
+    std::vector<lazyt_execute_input_t> inputs;
+    std::vector<lazyt_buffer_t*> outputs;
+    std::vector<lazyt_event_t*> waits;
+    lazyt_event_t* event = nullptr;
+  };
+  thread_local Arguments a;  // a launch then allocates nothing
+  a.inputs.clear();
+  a.outputs.clear();
+  a.waits.clear();
+  a.event = nullptr;
   for (const ExecuteInput& in : inputs)
-    raw_inputs.push_back({in.buffer ? in.buffer->handle : nullptr, in.scalar, in.stable_id, in.content_version,
-                          in.donated ? LAZYT_EXECUTE_DONATED : 0});
-  for (const Buffer* out : outputs) raw_outputs.push_back(out->handle);
+    a.inputs.push_back({in.buffer ? in.buffer->handle : nullptr, in.scalar, in.stable_id, in.content_version,
+                        in.donated ? LAZYT_EXECUTE_DONATED : 0});
+  for (const Buffer* out : outputs) a.outputs.push_back(out->handle);
   for (const base::Ref<Event>& event : waits) {
     if (!event) continue;
     // A plugin can wait for its own events only.
     if (event->device->plugin == device->plugin)
-      raw_waits.push_back(event->handle);
+      a.waits.push_back(event->handle);
     else
       LAZYT_RETURN_IF_ERROR(event->wait());
   }
-  lazyt_execute_args_t args{};
-  args.struct_size = sizeof args;
-  args.inputs = raw_inputs.data();
-  args.input_count = raw_inputs.size();
-  args.input_stride = sizeof(lazyt_execute_input_t);
-  args.outputs = raw_outputs.data();
-  args.output_count = raw_outputs.size();
-  args.waits = {raw_waits.data(), raw_waits.size()};
-  lazyt_event_t* event = nullptr;
-  LAZYT_RETURN_IF_ERROR(asked(*device->plugin, "executable.execute", device->table().executable->execute(handle, &args, &event)));
-  if (!event) return misbehaved(*device->plugin, "executable.execute", "success without an event (EXE-2)");
-  return base::make_ref<Event>(device, event);
+  LAZYT_RETURN_IF_ERROR(call(*device, "executable.execute", a, [t = device->table().executable, h = handle](Arguments& a) {
+    lazyt_execute_args_t args{};
+    args.struct_size = sizeof args;
+    args.inputs = a.inputs.data();
+    args.input_count = a.inputs.size();
+    args.input_stride = sizeof(lazyt_execute_input_t);
+    args.outputs = a.outputs.data();
+    args.output_count = a.outputs.size();
+    args.waits = {a.waits.data(), a.waits.size()};
+    return t->execute(h, &args, &a.event);
+  }));
+  if (!a.event) return misbehaved(*device->plugin, "executable.execute", "success without an event (EXE-2)");
+  return base::make_ref<Event>(device, a.event);
 }
 
 base::Result<std::vector<NodeAnswer>> query_capability(const Device& device, const ir::Program& program) {
   const uint64_t count = program.block()->nodes.count;
   std::vector<lazyt_answer_t> raw(count);
   for (lazyt_answer_t& a : raw) a.struct_size = sizeof a;
-  LAZYT_RETURN_IF_ERROR(
-      asked(*device.plugin, "capability.query",
-            device.table().capability->query(device.handle, program.block(), raw.data(), count, sizeof(lazyt_answer_t))));
+  LAZYT_RETURN_IF_ERROR(call(device, "capability.query", raw,
+                             [t = device.table().capability, h = device.handle,
+                              program = base::Ref<const ir::Program>(&program)](std::vector<lazyt_answer_t>& out) {
+                               return t->query(h, program->block(), out.data(), out.size(), sizeof(lazyt_answer_t));
+                             }));
   std::vector<NodeAnswer> answers;
   answers.reserve(count);
   for (const lazyt_answer_t& a : raw) {

@@ -2,6 +2,8 @@
 //
 // Each handle keeps its device, and through it the library, alive, so that destruction in any
 // order is safe. All are thread-safe to share; which calls may overlap is what lazyt/*.h say.
+// A call that does not come back within the deadline (call.h) ends with UNAVAILABLE and a lost device, on which
+// every later call is the same error. `keep`: what a call that was given up may still read or write.
 #pragma once
 
 #include <chrono>
@@ -16,11 +18,12 @@
 #include "ir/program.h"
 #include "layers/stack.h"
 #include "lazyt/lazyt.h"
+#include "loader/call.h"
 
 namespace lazyt::loader {
 
-// Takes over a plugin's status (may be NULL = OK) as a core Status.
-base::Status take_status(lazyt_status_t* status);
+using Keep = std::shared_ptr<const void>;
+
 // The other way: a new ABI status, given; NULL for OK.
 lazyt_status_t* to_abi(const base::Status& status);
 // The table that plugins are handed.
@@ -41,50 +44,63 @@ class Plugin : public base::RefCounted {
  public:
   // layers: those that table goes through, or null.
   Plugin(void* library, const lazyt_plugin_t* table, PluginInfo info, std::unique_ptr<layers::Stack> layers = nullptr)
-      : info(std::move(info)), table(table), library_(library), layers_(std::move(layers)) {}
+      : info(std::move(info)),
+        table(table),
+        subject(base::make_ref<Subject>(this->info.name)),
+        library_(library),
+        layers_(std::move(layers)) {}
   ~Plugin() override;
   const PluginInfo info;
   const lazyt_plugin_t* const table;
-  // Never unload: a device of it was lost (a hung call may still be inside its code).
-  void pin() { library_ = nullptr; }
+  const base::Ref<Subject> subject;  // of the calls for no device
 
  private:
-  void* library_;
+  void* const library_;
   std::unique_ptr<layers::Stack> layers_;  // outlives the library
 };
 
 struct DeviceInfo {
+  uint32_t index = 0;
   std::string name, vendor;
   lazyt_device_flags_t flags = 0;
   uint64_t total_bytes = 0, alignment = 1;
   int32_t dlpack_type = 0, dlpack_id = 0;
 };
 
-class Device : public base::RefCounted {
+class Device : public Subject {
  public:
+  // UNAVAILABLE for a device that was lost in this process.
   static base::Result<base::Ref<Device>> open(base::Ref<Plugin> plugin, uint32_t index);
   ~Device() override;
   const lazyt_plugin_t& table() const { return *plugin->table; }
   bool host_visible() const { return info.flags & LAZYT_DEVICE_HOST_VISIBLE; }
   base::Result<lazyt_memory_stats_t> memory_stats() const;
+  // Asks the plugin to free what it only caches; OK if it caches nothing.
+  base::Status trim() const;
 
   const base::Ref<Plugin> plugin;
   const DeviceInfo info;
   lazyt_device_t* const handle;
 
  private:
-  Device(base::Ref<Plugin> p, DeviceInfo i, lazyt_device_t* h) : plugin(std::move(p)), info(std::move(i)), handle(h) {}
+  Device(base::Ref<Plugin> p, DeviceInfo i, lazyt_device_t* h)
+      : Subject(p->info.name), plugin(std::move(p)), info(std::move(i)), handle(h) {}
+  std::string what() const override;
 };
 
 class Event : public base::RefCounted {
  public:
   Event(base::Ref<Device> device, lazyt_event_t* handle) : device(std::move(device)), handle(handle) {}  // takes handle over
   ~Event() override;
-  // The event's own status; DEADLINE_EXCEEDED if not ready in time. nullopt waits without limit.
+  // The event's own status; DEADLINE_EXCEEDED if not ready in time. nullopt waits until the deadline: work that
+  // takes longer is taken for hung, and the device is lost.
   base::Status wait(std::optional<std::chrono::nanoseconds> timeout = std::nullopt) const;
   bool ready() const;
   const base::Ref<Device> device;
   lazyt_event_t* const handle;
+
+ private:
+  std::optional<bool> ask_ready() const;  // nothing if the plugin fails to answer
 };
 
 class Buffer : public base::RefCounted {
@@ -94,18 +110,25 @@ class Buffer : public base::RefCounted {
   static base::Result<base::Ref<Buffer>> alloc(const base::Ref<Device>& device, uint64_t size,
                                                uint64_t alignment = 0, uint32_t memory_space = 0);
   // Copies the bytes before it returns.
-  static base::Result<base::Ref<Buffer>> from_host(const base::Ref<Device>& device, const void* data, uint64_t size);
+  static base::Result<base::Ref<Buffer>> from_host(const base::Ref<Device>& device, const void* data, uint64_t size,
+                                                   Keep keep = nullptr);
   ~Buffer() override;
   // Blocks until the bytes are in dst.
-  base::Status to_host(uint64_t offset, void* dst, uint64_t size) const;
+  base::Status to_host(uint64_t offset, void* dst, uint64_t size, Keep keep = nullptr) const;
   // Starts a copy of size bytes from src, of the same plugin, after `wait` (may be null). Null: it is done already.
   base::Result<base::Ref<Event>> copy_from(const Buffer& src, uint64_t src_offset, uint64_t offset, uint64_t size,
                                            const base::Ref<Event>& wait) const;
   // CPU address, for host-visible devices.
   base::Result<void*> host_pointer() const;
+  // On a worker: makes to_host of these bytes a plain copy, without a call, until they are next written by the
+  // plugin; then call expose(false). REQUIRES: host-visible, not opaque, and no work that writes them unfinished.
+  void expose(bool on) const;
   const base::Ref<Device> device;
   lazyt_buffer_t* const handle;
   const uint64_t size;
+
+ private:
+  mutable std::atomic<const uint8_t*> exposed_{nullptr};
 };
 
 struct ExecuteInput {
@@ -125,11 +148,11 @@ class Executable : public base::RefCounted {
                                          std::span<const base::Ref<Event>> waits) const;
   const base::Ref<Device> device;
   lazyt_executable_t* const handle;
-  const std::vector<lazyt_output_meta_t> output_metas;
+  const std::vector<lazyt_output_meta_t>& output_metas() const { return output_metas_; }
 
  private:
-  Executable(base::Ref<Device> d, lazyt_executable_t* h, std::vector<lazyt_output_meta_t> m)
-      : device(std::move(d)), handle(h), output_metas(std::move(m)) {}
+  Executable(base::Ref<Device> d, lazyt_executable_t* h) : device(std::move(d)), handle(h) {}
+  std::vector<lazyt_output_meta_t> output_metas_;
 };
 
 struct NodeAnswer {

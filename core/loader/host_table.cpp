@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "loader/handles.h"
 #include "loader/parallel.h"
+#include "loader/worker.h"
 
 // A core Status that C can hold. Notes added through the table stay apart from the (shared,
 // immutable) Status, so that strings handed out earlier stay where they are.
@@ -156,7 +157,7 @@ void service_trace_end(uint64_t token) {
 
 void service_count(lazyt_string_t name, int64_t delta) { base::counter(view(name)).add(delta); }
 
-uint32_t service_cancelled() { return 0; }
+uint32_t service_cancelled() { return work_cancelled() ? 1 : 0; }
 
 void append_upper(std::string& out, std::string_view text) {
   for (char c : text) out += c >= 'a' && c <= 'z' ? char(c - 'a' + 'A') : (c == '-' || c == '.' || c == ' ') ? '_' : c;

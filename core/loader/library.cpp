@@ -19,7 +19,7 @@
 namespace lazyt::loader {
 namespace {
 
-// Running plugins by library; null for one that was pinned and is gone. A plugin that is going away removes itself when its library is closed;
+// Running plugins by library; null for one that hung while it was started or ended. A plugin that is going away removes itself when its library is closed;
 // whoever wants it again waits for that.
 struct Registry {
   std::mutex mutex;
@@ -129,19 +129,27 @@ Check check_version(const lazyt_plugin_t* p) {
   return check_table("plugin", p, LAZYT_END_OF(lazyt_plugin_t, executable));
 }
 
-Check check_handshake(const lazyt_plugin_t* p) {
+Check check_handshake(const lazyt_plugin_t* p, const Subject& subject) {
   if (!p->handshake) return Failure{Reason::kMissingSlot, "plugin.handshake is NULL, but is required"};
   lazyt_handshake_t mine{};
   lazyt_handshake_fill(&mine);
   // Room behind: a plugin of a later minor fills a longer struct.
-  union {
-    lazyt_handshake_t fields;
-    char room[1024];
+  struct {
+    union {
+      lazyt_handshake_t fields;
+      char room[1024];
+    };
+    uint64_t answer;
   } theirs;
   std::memset(&theirs, 0, sizeof theirs);
-  theirs.fields.struct_size = sizeof theirs;
-  const uint64_t seed = 0x0123456789abcdef;
-  const uint64_t answer = p->handshake(seed, &theirs.fields);
+  theirs.fields.struct_size = sizeof theirs.room;
+  constexpr uint64_t seed = 0x0123456789abcdef;
+  base::Status called = call(subject, "plugin.handshake", theirs, [p](auto& out) -> lazyt_status_t* {
+    out.answer = p->handshake(seed, &out.fields);
+    return nullptr;
+  });
+  if (!called.ok()) return Failure{Reason::kHung, called.to_string()};
+  const uint64_t answer = theirs.answer;
   if (answer != (seed ^ LAZYT_HANDSHAKE_MASK))
     return Failure{Reason::kHandshake, fmt::format("answered {:#x} to {:#x}, expected {:#x}: 64-bit arguments do not cross", answer,
                                                    seed, seed ^ LAZYT_HANDSHAKE_MASK)};
@@ -236,6 +244,11 @@ PluginInfo read_info(const lazyt_plugin_t* table, const lazyt_plugin_info_t& raw
   return info;
 }
 
+// False if it did not come back.
+bool shut_down(const Subject& subject, const lazyt_plugin_t* table) {
+  return call(subject, "plugin.shutdown", [table]() -> lazyt_status_t* { return table->shutdown(), nullptr; }).ok();
+}
+
 // Closes the library unless released.
 struct Library {
   void* handle;
@@ -267,7 +280,7 @@ base::Ref<Plugin> open_library(Candidate& c) {
     auto it = r.plugins.find(library.handle);
     if (it == r.plugins.end()) break;
     if (!it->second)
-      return refuse(c, Reason::kInitFailed, "a device of it was lost; it starts again in a new process only");
+      return refuse(c, Reason::kHung, "a call into it did not come back in this process; it starts again in a new one only");
     if (it->second->try_retain()) {
       base::Ref<Plugin> running(const_cast<Plugin*>(it->second));
       it->second->release();  // Ref took its own
@@ -277,9 +290,21 @@ base::Ref<Plugin> open_library(Candidate& c) {
       c.score = running->info.score;
       return running;
     }
-    r.removed.wait(lock);
+    if (it->second->subject->lost()) return refuse(c, Reason::kHung, it->second->subject->lost_status().to_string());
+    r.removed.wait_for(lock, std::chrono::milliseconds(20));  // it may also hang on its way out
   }
 
+  // A library with a call still inside stays, and is not tried again.
+  const auto subject = base::make_ref<Subject>(c.name);
+  auto stay_if_lost = [&] {
+    if (!subject->lost()) return;
+    r.plugins[library.release()] = nullptr;
+    subject->keep(layers.release());
+  };
+  auto refuse_call = [&](Reason reason, const base::Status& status) {
+    stay_if_lost();
+    return refuse(c, subject->lost() ? Reason::kHung : reason, status.to_string());
+  };
   c.step = "entry";
   void* symbol = dlsym(library.handle, LAZYT_PLUGIN_ENTRY_NAME);
   if (!symbol) {
@@ -292,32 +317,36 @@ base::Ref<Plugin> open_library(Candidate& c) {
   layers = std::move(between).value();
   const lazyt_host_t* host = layers ? layers->host_over(host_table()) : host_table();
   const lazyt_plugin_t* table = nullptr;
-  base::Status status = take_status(reinterpret_cast<lazyt_plugin_entry_v1_t>(symbol)(host, &table));
-  if (!status.ok()) return refuse(c, Reason::kEntryFailed, status.to_string());
+  base::Status status = call(*subject, "the entry", table, [symbol, host](const lazyt_plugin_t*& out) {
+    return reinterpret_cast<lazyt_plugin_entry_v1_t>(symbol)(host, &out);
+  });
+  if (!status.ok()) return refuse_call(Reason::kEntryFailed, status);
   if (!table) return refuse(c, Reason::kEntryFailed, "the entry function succeeded without a table");
   c.step = "version";
   if (Check failure = check_version(table)) return refuse(c, failure->reason, failure->detail);
   c.step = "handshake";
-  if (Check failure = check_handshake(table)) return refuse(c, failure->reason, failure->detail);
+  if (Check failure = check_handshake(table, *subject))
+    return subject->lost() ? refuse_call(Reason::kHung, subject->lost_status()) : refuse(c, failure->reason, failure->detail);
   c.step = "tables";
   if (Check failure = check_tables(table)) return refuse(c, failure->reason, failure->detail);
   if (layers) table = layers->plugin_over(table);
 
   c.step = "init";
-  status = take_status(table->init());
-  if (!status.ok()) return refuse(c, Reason::kInitFailed, status.to_string());
+  status = call(*subject, "plugin.init", [table] { return table->init(); });
+  if (!status.ok()) return refuse_call(Reason::kInitFailed, status);
   c.step = "info";
   lazyt_plugin_info_t raw{};
   raw.struct_size = sizeof raw;
-  status = take_status(table->info(&raw));
+  status = call(*subject, "plugin.info", raw, [table](lazyt_plugin_info_t& out) { return table->info(&out); });
   if (status.ok() && raw.name.size == 0) status = base::internal("plugin.info gave no name");
   if (!status.ok()) {
-    table->shutdown();
-    return refuse(c, Reason::kInitFailed, status.to_string());
+    (void)shut_down(*subject, table);
+    return refuse_call(Reason::kInitFailed, status);
   }
   PluginInfo info = read_info(table, raw, c.path);
   if (!promised.empty() && promised != info.name) {
-    table->shutdown();
+    (void)shut_down(*subject, table);
+    stay_if_lost();
     return refuse(c, Reason::kBadManifest,
                   fmt::format("the manifest says '{}', the library says '{}'", promised, info.name));
   }
@@ -334,7 +363,8 @@ base::Ref<Plugin> open_library(Candidate& c) {
 
 uint32_t count_devices(const Plugin& plugin, Candidate& c) {
   uint32_t count = 0;
-  base::Status status = take_status(plugin.table->device->count(&count));
+  base::Status status = call(*plugin.subject, "device.count", count,
+                             [t = plugin.table->device](uint32_t& out) { return t->count(&out); });
   if (status.ok() && count > 0) return count;
   c.step = "device";
   c.reason = Reason::kNoDevice;
@@ -344,16 +374,15 @@ uint32_t count_devices(const Plugin& plugin, Candidate& c) {
   return 0;
 }
 
-void close_library(const Plugin* plugin, void* library) {
+void close_library(const Plugin& plugin, void* library) {
+  const bool ended = !library || shut_down(*plugin.subject, plugin.table);
   Registry& r = registry();
-  if (library) plugin->table->shutdown();
   std::lock_guard lock(r.mutex);
-  if (library) {
+  if (library && ended) {
     r.plugins.erase(library);
     dlclose(library);
-  } else {
-    for (auto& [handle, running] : r.plugins)
-      if (running == plugin) running = nullptr;  // lost: cannot be started again in this process
+  } else if (library) {
+    r.plugins[library] = nullptr;  // hung: cannot be unloaded, nor started again in this process
   }
   r.removed.notify_all();
 }

@@ -13,7 +13,7 @@ base::Ref<Plugin> open_library(Candidate& candidate);
 // Number of devices; fills step, reason and detail when there are none.
 uint32_t count_devices(const Plugin& plugin, Candidate& candidate);
 
-// For ~Plugin: shuts down and unloads; library NULL = pinned, leaves all as it is.
-void close_library(const Plugin* plugin, void* library);
+// For ~Plugin: shuts down and unloads; leaves a library that hangs in shutdown. library may be NULL (tests).
+void close_library(const Plugin& plugin, void* library);
 
 }  // namespace lazyt::loader

@@ -1,16 +1,16 @@
 #include "loader/parallel.h"
 
 #include <sched.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <condition_variable>
-#include <memory>
 #include <mutex>
 #include <thread>
 
 #include "base/env.h"
 #include "base/log.h"
+#include "loader/per_process.h"
+#include "loader/worker.h"
 
 namespace lazyt::loader {
 namespace {
@@ -31,8 +31,8 @@ uint32_t configured_threads() {
 // One loop at a time. A worker takes the loop's indices one by one until none is left.
 class Pool {
  public:
-  explicit Pool(uint32_t workers) {
-    for (uint32_t i = 0; i < workers; i++) std::thread([this] { work(); }).detach();
+  Pool() {
+    for (uint32_t i = 1; i < configured_threads(); i++) std::thread([this] { work(); }).detach();
   }
 
   // False if the pool is in use by another thread.
@@ -43,6 +43,7 @@ class Pool {
     count_ = count;
     body_ = body;
     user_data_ = user_data;
+    cancel_flag_ = cancel_flag();
     next_.store(0, std::memory_order_relaxed);
     generation_++;
     open_ = true;
@@ -70,7 +71,9 @@ class Pool {
       seen = generation_;
       active_++;
       lock.unlock();
+      set_cancel_flag(cancel_flag_);  // what the loop's caller is told
       drain();
+      set_cancel_flag(nullptr);
       lock.lock();
       if (--active_ == 0) done_.notify_one();
     }
@@ -83,23 +86,13 @@ class Pool {
   uint32_t active_ = 0;
   lazyt_parallel_body_t body_ = nullptr;
   void* user_data_ = nullptr;
+  const std::atomic<bool>* cancel_flag_ = nullptr;
   std::atomic<uint64_t> next_{0};
 };
 
-// Pools are never freed: their workers may outlive static destructors, and a forked child must not
-// touch the state of threads that it does not have.
 Pool& pool() {
-  static auto* mutex = new std::mutex;
-  static std::atomic<Pool*> current{nullptr};
-  static std::atomic<pid_t> owner{0};
-  if (owner.load(std::memory_order_acquire) != getpid()) {
-    std::lock_guard lock(*mutex);
-    if (owner.load() != getpid()) {
-      current.store(new Pool(configured_threads() - 1));
-      owner.store(getpid(), std::memory_order_release);
-    }
-  }
-  return *current.load(std::memory_order_acquire);
+  static PerProcess<Pool> instance;
+  return instance.get();
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "base/counters.h"
 #include "base/env.h"
 #include "base/log.h"
+#include "exec/in_flight.h"
 #include "ir/program.h"
 #include "ir/verifier.h"
 #include "loader/loader.h"
@@ -37,6 +38,15 @@ std::string where(const Tape& tape) {
   for (size_t i = tape.tokens.size(); i-- > 0;)
     if (tape.tokens[i].source) return fmt::format("{}:{}", tape.tokens[i].source->file, tape.tokens[i].source->line);
   return "";
+}
+
+// "aten::mm, aten::relu, ...: 14 operators, ending at model.py:12"
+std::string describe(const Tape& tape) {
+  constexpr size_t kNamed = 4;
+  std::string text;
+  for (size_t i = 0; i < std::min(tape.tokens.size(), kNamed); i++) text += (i > 0 ? ", " : "") + tape.header(i).op->name;
+  if (tape.tokens.size() > kNamed) text += fmt::format(", ...: {} operators", tape.tokens.size());
+  return fmt::format("{}, ending at {}", text, where(tape));
 }
 
 // The passes, and a check of what is about to cross to a plugin: of every pass's work with LAZYT_VERIFY.
@@ -72,12 +82,13 @@ Session::Session() : programs_([] {
 base::Result<base::Ref<loader::Device>> Session::device() {
   std::lock_guard lock(device_mutex_);
   if (forked_) return in_forked_child();
+  if (device_ && device_->lost()) return device_->lost_status();
   if (device_) return device_;
   for (auto check : {base::env_int("LAZYT_CACHE_SIZE", 1024, 1, 1 << 20).status(),
                      base::env_int("LAZYT_QUEUE", 4, 1, 1024).status(), base::env_bool("LAZYT_REPLAY", true).status(),
                      base::env_int("LAZYT_MAX_PENDING", 20000, 1, 1 << 30).status(),
                      base::env_int("LAZYT_PROBE_BYTES", 1 << 18, 0, 1 << 30).status(),
-                     base::env_choice("LAZYT_FALLBACK", "allow").status()})
+                     base::env_choice("LAZYT_FALLBACK", "allow").status(), loader::check_deadline()})
     if (!check.ok()) return check;
   LAZYT_ASSIGN_OR_RETURN(auto plugin, loader::load(requested_));
   LAZYT_ASSIGN_OR_RETURN(device_, loader::Device::open(plugin, 0));
@@ -85,9 +96,9 @@ base::Result<base::Ref<loader::Device>> Session::device() {
   return device_;
 }
 
-bool Session::has_device() {
+base::Ref<loader::Device> Session::device_in_use() {
   std::lock_guard lock(device_mutex_);
-  return static_cast<bool>(device_);
+  return device_;
 }
 
 base::Status Session::use_backend(const std::string& requested) {
@@ -95,15 +106,21 @@ base::Status Session::use_backend(const std::string& requested) {
     std::lock_guard lock(device_mutex_);
     if (forked_) return in_forked_child();
   }
-  if (has_device()) LAZYT_RETURN_IF_ERROR(wait());
+  base::Ref<loader::Device> old = device_in_use();
+  const bool lost = old && old->lost();
+  if (lost)
+    drain();
+  else if (old)
+    LAZYT_RETURN_IF_ERROR(wait());
+  if (old) exec::InFlight::get().finish(old.get());
   base::Result<base::Ref<loader::Plugin>> plugin = loader::load(requested);
   if (!plugin.ok()) return plugin.status();
   LAZYT_ASSIGN_OR_RETURN(auto device, loader::Device::open(plugin.value(), 0));
   std::lock_guard submit(submit_mutex_);
   std::lock_guard lock(device_mutex_);
   std::lock_guard recording(recorder.mutex());
-  // What was recorded before any device was there runs on the new one.
-  if (device_) {
+  // What was recorded before any device was there runs on the new one; so does what a lost one did not get to.
+  if (device_ && !lost) {
     if (!recorder.empty())
       return base::failed_precondition("backend: another thread recorded meanwhile; change the backend when none does");
     recorder.clear_tapes();
@@ -114,8 +131,8 @@ base::Status Session::use_backend(const std::string& requested) {
   return {};
 }
 
-exec::Executor& Session::executor() {  // REQUIRES: submit_mutex_
-  if (!executor_) executor_ = std::make_unique<exec::Executor>(queue_);
+loader::Worker& Session::executor() {  // REQUIRES: submit_mutex_
+  if (!executor_) executor_ = std::make_unique<loader::Worker>(queue_);
   return *executor_;
 }
 
@@ -134,7 +151,7 @@ base::Status Session::flush(FlushReason reason) {
     *launch = recorder.flush(reason);
   }
   base::counter(fmt::format("Flush{}", flush_reason_name(reason))).add();
-  executor().submit([this, launch = std::move(launch), device = std::move(device)]() mutable {
+  executor().submit([this, launch, device = std::move(device)]() mutable {
     try {
       run(*launch, device);
     } catch (const std::exception& e) {  // out of memory in the host, say: only this launch fails
@@ -142,6 +159,9 @@ base::Status Session::flush(FlushReason reason) {
       for (auto& out : launch->outputs) out->poison(error);
     }
     launch.reset();
+  }, [launch](const base::Status& lost) {
+    auto error = lost.with_note(fmt::format("launch {}", launch->step), describe(*launch->tape));
+    for (auto& out : launch->outputs) out->poison(error);
   });
   return {};
 }
@@ -152,7 +172,7 @@ void Session::run(Launch& launch, const base::Ref<loader::Device>& device) {
     auto plan = plan_for(*launch.tape, *launch.variant, device);
     if (!plan.ok()) {
       base::Status error = plan.status().with_note(
-          "compile", fmt::format("launch {} ({}), ending at {}", launch.step, flush_reason_name(launch.reason), where(*launch.tape)));
+          "compile", fmt::format("launch {} ({}): {}", launch.step, flush_reason_name(launch.reason), describe(*launch.tape)));
       for (auto& out : launch.outputs) out->poison(error);
       return;
     }
@@ -161,7 +181,8 @@ void Session::run(Launch& launch, const base::Ref<loader::Device>& device) {
     base::counter("CachedCompile").add();
   }
   Timer timer("ExecuteTime");
-  launch.variant->plan->launch(std::move(launch.inputs), launch.outputs);
+  exec::InFlight::get().limit(device.get(), queue_);
+  launch.variant->plan->launch(std::move(launch.inputs), launch.outputs, launch.step);
   if (first && at_exit_) shut_down_at_exit();
 }
 
@@ -187,15 +208,28 @@ base::Result<base::Ref<exec::Plan>> Session::plan_for(const Tape& tape, const Va
   return plan;
 }
 
+base::Result<base::Ref<loader::Buffer>> Session::upload(const void* data, uint64_t size, loader::Keep keep) {
+  LAZYT_ASSIGN_OR_RETURN(auto device, this->device());
+  auto buffer = loader::Buffer::from_host(device, data, size, keep);
+  if (buffer.ok() || buffer.status().code() != LAZYT_CODE_RESOURCE_EXHAUSTED) return buffer;
+  drain();
+  exec::make_room(*device);
+  return loader::Buffer::from_host(device, data, size, std::move(keep));
+}
+
 base::Status Session::wait() {
   LAZYT_RETURN_IF_ERROR(flush(FlushReason::kValueNeeded));
-  exec::Executor* executor;
+  drain();
+  return {};
+}
+
+void Session::drain() {
+  loader::Worker* executor;
   {
     std::lock_guard submit(submit_mutex_);
     executor = executor_.get();
   }
   if (executor) executor->drain();
-  return {};
 }
 
 base::Result<base::Ref<exec::Data>> Session::materialize(Storage& storage) {
@@ -276,9 +310,15 @@ void Session::shut_down_at_exit() {
 
 void Session::shutdown() {
   if (forked_) return;
+  loader::cancel_all(true);
   if (auto s = flush(FlushReason::kExit); !s.ok()) base::log(LAZYT_LOG_DEBUG, "exit: " + s.to_string());
-  std::lock_guard submit(submit_mutex_);
-  executor_.reset();
+  {
+    std::lock_guard submit(submit_mutex_);
+    executor_.reset();
+  }
+  if (auto device = device_in_use()) exec::InFlight::get().finish(device.get());
+  loader::settle();
+  loader::cancel_all(false);
 }
 
 }  // namespace lazyt::trace

@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "cache/program_cache.h"
-#include "exec/executor.h"
 #include "exec/host_runner.h"
 #include "ir/graph.h"
 #include "loader/handles.h"
+#include "loader/worker.h"
 #include "trace/recorder.h"
 
 namespace lazyt::trace {
@@ -27,10 +27,14 @@ class Session {
   Recorder recorder;
 
   // The plugin's device, loaded at first use (LAZYT_BACKEND, or `backend` before that). A failure
-  // is not remembered: the next call tries again.
+  // is not remembered: the next call tries again. A lost device is an error that says so.
   base::Result<base::Ref<loader::Device>> device();
-  // Finishes all work and moves on to another backend. Data of the old one stays readable.
+  // Finishes all work and moves on to another backend. Data of the old one stays readable. From a lost device it
+  // moves on with what is pending: only what needs that device's bytes fails.
   base::Status use_backend(const std::string& requested);
+
+  // The bytes on the device. When memory is short, waits for launches to end and tries again. keep: owns data.
+  base::Result<base::Ref<loader::Buffer>> upload(const void* data, uint64_t size, loader::Keep keep);
 
   // Cuts the trace, if there is one, and hands it to the executor. Blocks while the queue is full:
   // callers hold neither the GIL nor recorder.mutex().
@@ -51,7 +55,8 @@ class Session {
   cache::ProgramCache& programs() { return programs_; }
   uint64_t executor_busy_ns() const { return executor_ ? executor_->busy_ns() : 0; }
 
-  // Ends the work in flight and the executor thread; later use starts it again. For exit.
+  // Ends the work in flight, which plugins are told is no longer wanted, and the executor thread; later use
+  // starts it again. For exit: returns although a plugin hangs, after its deadline.
   void shutdown();
   // shutdown() when the process exits, and before static objects of plugins are destroyed: those are made when a
   // plugin is loaded, or first compiles or runs something. For programs in C++; an interpreter has its own way.
@@ -63,16 +68,17 @@ class Session {
 
  private:
   Session();
-  bool has_device();
+  base::Ref<loader::Device> device_in_use();  // null before the first use; may be lost
+  void drain();                               // waits for what was submitted
   void run(Launch& launch, const base::Ref<loader::Device>& device);
   base::Result<base::Ref<exec::Plan>> plan_for(const Tape& tape, const Variant& variant,
                                                const base::Ref<loader::Device>& device);
-  exec::Executor& executor();
+  loader::Worker& executor();
 
   std::mutex device_mutex_, submit_mutex_;
   base::Ref<loader::Device> device_;
   std::string requested_;
-  std::unique_ptr<exec::Executor> executor_;
+  std::unique_ptr<loader::Worker> executor_;
   cache::ProgramCache programs_;
   exec::HostRunner* host_runner_ = nullptr;
   size_t queue_ = 4;

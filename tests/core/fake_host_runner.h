@@ -1,4 +1,4 @@
-// FakeHostRunner: runs aten::lgamma, aten::neg and aten::add on dense f32, in place of the frontend.
+// FakeHostRunner: runs aten::lgamma, aten::neg, aten::add and aten::slice on dense f32, in place of the frontend.
 #pragma once
 
 #include <algorithm>
@@ -33,6 +33,10 @@ class FakeHostRunner : public exec::HostRunner {
     }
     for (const ir::Node& node : graph.nodes) {
       std::vector<float> result = values[node.args[0].value];
+      if (node.name == "aten::slice") {  // (self, dim, start, end, step) of one dim
+        const auto& from = values[node.args[0].value];
+        result.assign(from.begin() + node.args[2].i, from.begin() + std::min<int64_t>(node.args[3].i, from.size()));
+      }
       for (size_t i = 0; i < result.size(); i++) {
         if (node.name == "aten::lgamma")
           result[i] = std::lgamma(result[i]);
@@ -40,7 +44,7 @@ class FakeHostRunner : public exec::HostRunner {
           result[i] = -result[i];
         else if (node.name == "aten::add")
           result[i] += values[node.args[1].value].at(values[node.args[1].value].size() == 1 ? 0 : i);
-        else
+        else if (node.name != "aten::slice")
           return base::unimplemented(node.name);
       }
       values[node.first_result] = std::move(result);

@@ -455,6 +455,7 @@ class FakePlugin {
  public:
   explicit FakePlugin(bool host_visible = true) {
     exec::InFlight::get().sweep();
+    loader::settle();  // what an earlier one still releases
     fake_slot() = std::make_unique<FakeState>();
     fake().host_visible = host_visible;
     loader::PluginInfo info;
@@ -463,7 +464,11 @@ class FakePlugin {
     plugin_ = base::make_ref<loader::Plugin>(nullptr, plugin_table(), info);
     device = open();
   }
-  ~FakePlugin() { finish(); }
+  ~FakePlugin() {
+    finish();
+    device = nullptr;
+    loader::settle();
+  }
 
   base::Ref<loader::Device> open(uint32_t index = 0) { return loader::Device::open(plugin_, index).value(); }
 
@@ -477,14 +482,19 @@ class FakePlugin {
     }
     for (auto& thread : threads) thread.join();
     exec::InFlight::get().sweep();
+    loader::settle();
   }
   void open_gate() {
     std::lock_guard lock(fake().mutex);
     fake().gate_open = true;
     fake().changed.notify_all();
   }
-  FakeState* operator->() { return &fake(); }
+  FakeState* operator->() {
+    loader::settle();
+    return &fake();
+  }
   int64_t live_buffers() {
+    loader::settle();
     std::lock_guard lock(fake().mutex);
     return fake().buffers;
   }

@@ -379,7 +379,7 @@ class Runner {
     }
     std::vector<base::Ref<loader::Buffer>> outputs;
     std::vector<const loader::Buffer*> raw;
-    for (const lazyt_output_meta_t& m : executable->output_metas) {
+    for (const lazyt_output_meta_t& m : executable->output_metas()) {
       LAZYT_ASSIGN_OR_RETURN(auto buffer, loader::Buffer::alloc(device_, m.size_bytes));
       raw.push_back(&*buffer);
       outputs.push_back(std::move(buffer));

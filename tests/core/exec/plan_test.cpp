@@ -13,7 +13,7 @@
 #include "../fake_host_runner.h"
 #include "../fake_plugin.h"
 #include "base/counters.h"
-#include "exec/executor.h"
+#include "exec/in_flight.h"
 #include "ir/text.h"
 #include "partition/compile.h"
 
@@ -260,7 +260,7 @@ TEST_F(PlanTest, AnIslandGetsHostScalars) {
 
 TEST_F(LatePlanTest, AnIslandWaitsForItsInputs) {
   const auto p = plan(kIsland);
-  Executor executor;
+  loader::Worker executor;
   const Ref<Data> outputs[] = {empty()};
   executor.submit([&] { p->launch(bind_all(data(-3, -4)), outputs); });
   std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -407,7 +407,7 @@ TEST_F(LatePlanTest, FinishWaitsForOneDevicesWork) {
 
 TEST_F(LatePlanTest, AStepsWorkOverlapsWithReadersOnOtherThreads) {
   const auto p = plan(kSum);
-  Executor executor;
+  loader::Worker executor;
   std::vector<Ref<Data>> outputs;
   for (int i = 0; i < 50; i++) outputs.push_back(empty());
   std::thread reader([outputs] {

@@ -46,7 +46,7 @@ class HandlesTest : public testing::Test {
   static base::Result<base::Ref<Event>> run(const base::Ref<Device>& device) {
     LAZYT_ASSIGN_OR_RETURN(auto executable, Executable::compile(device, *relu_program(), 0));
     LAZYT_ASSIGN_OR_RETURN(auto in, Buffer::alloc(device, 24));
-    LAZYT_ASSIGN_OR_RETURN(auto out, Buffer::alloc(device, executable->output_metas.at(0).size_bytes));
+    LAZYT_ASSIGN_OR_RETURN(auto out, Buffer::alloc(device, executable->output_metas().at(0).size_bytes));
     const ExecuteInput input{.buffer = in.get()};
     const Buffer* outputs[] = {out.get()};
     return executable->execute({&input, 1}, outputs, {});
@@ -59,8 +59,8 @@ TEST_F(HandlesTest, NullRunsAProgram) {
   EXPECT_TRUE(device->host_visible());
   auto executable = Executable::compile(device, *relu_program(), 0);
   ASSERT_TRUE(executable.ok()) << executable.status().to_string();
-  ASSERT_EQ(executable.value()->output_metas.size(), 1u);
-  EXPECT_EQ(executable.value()->output_metas[0].size_bytes, 24u);
+  ASSERT_EQ(executable.value()->output_metas().size(), 1u);
+  EXPECT_EQ(executable.value()->output_metas()[0].size_bytes, 24u);
   auto event = run(device);
   ASSERT_TRUE(event.ok()) << event.status().to_string();
   EXPECT_TRUE(event.value()->ready());

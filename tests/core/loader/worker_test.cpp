@@ -1,0 +1,115 @@
+#include "loader/worker.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <future>
+#include <memory>
+#include <thread>
+#include <vector>
+
+namespace lazyt::loader {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST(Worker, RunsTasksInOrderOfSubmission) {
+  std::vector<int> order;
+  Worker worker;
+  for (int i = 0; i < 100; i++) worker.submit([&order, i] { order.push_back(i); });
+  worker.drain();
+  ASSERT_EQ(order.size(), 100u);
+  for (int i = 0; i < 100; i++) EXPECT_EQ(order[i], i);
+}
+
+TEST(Worker, SubmitBlocksWhileTheQueueIsFull) {
+  Worker worker(2);
+  std::promise<void> gate;
+  auto open = gate.get_future().share();
+  worker.submit([open] { open.wait(); });
+  worker.submit([] {});
+  std::atomic<bool> submitted = false;
+  std::thread third([&] {
+    worker.submit([] {});
+    submitted = true;
+  });
+  std::this_thread::sleep_for(20ms);
+  EXPECT_FALSE(submitted);
+  gate.set_value();
+  third.join();
+  EXPECT_TRUE(submitted);
+}
+
+TEST(Worker, ATaskMaySubmitToAFullQueue) {
+  std::atomic<int> ran = 0;
+  {
+    Worker worker(1);
+    worker.submit([&] {
+      for (int i = 0; i < 5; i++) worker.submit([&] { ran++; });
+      worker.drain();  // cannot wait for itself
+    });
+  }
+  EXPECT_EQ(ran, 5);
+}
+
+TEST(Worker, DestructorRunsWhatWasSubmitted) {
+  std::atomic<int> ran = 0;
+  {
+    Worker worker(8);
+    for (int i = 0; i < 8; i++)
+      worker.submit([&] {
+        std::this_thread::sleep_for(1ms);
+        ran++;
+      });
+  }
+  EXPECT_EQ(ran, 8);
+}
+
+TEST(Worker, DrainWaitsUntilTasksAreDestroyed) {
+  Worker worker;
+  auto held = std::make_shared<int>(1);
+  std::weak_ptr<int> watch = held;
+  worker.submit([held = std::move(held)] {});
+  worker.drain();
+  EXPECT_TRUE(watch.expired());
+}
+
+TEST(Worker, DrainDoesNotWaitForTasksSubmittedLater) {
+  std::atomic<bool> stop = false;
+  std::function<void()> again;
+  Worker worker;
+  again = [&] {
+    if (!stop) worker.submit(again);
+  };
+  worker.submit(again);
+  worker.drain();  // returns although the queue never empties
+  stop = true;
+}
+
+TEST(Worker, CountsTheTimeSpentInTasks) {
+  Worker worker;
+  worker.submit([] { std::this_thread::sleep_for(5ms); });
+  worker.drain();
+  const uint64_t busy = worker.busy_ns();
+  EXPECT_GE(busy, 4'000'000u);
+  std::this_thread::sleep_for(5ms);
+  EXPECT_EQ(worker.busy_ns(), busy);
+}
+
+TEST(Worker, SeveralThreadsMaySubmit) {
+  std::atomic<int> ran = 0;
+  Worker worker(2);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; t++)
+    threads.emplace_back([&] {
+      for (int i = 0; i < 50; i++) worker.submit([&] { ran++; });
+    });
+  for (auto& thread : threads) thread.join();
+  worker.drain();
+  EXPECT_EQ(ran, 200);
+}
+
+}  // namespace
+}  // namespace lazyt::loader

@@ -1,0 +1,164 @@
+"""What a user sees of a backend that fails, hangs or is slow: the fault plugin over ts."""
+
+import os
+from pathlib import Path
+
+import lazyt
+import pytest
+
+TS = Path(lazyt.__file__).parent / "plugins" / "lazyt_ts.so"
+
+
+@pytest.fixture
+def on_fault(run_python):
+    """Runs a program on ts wrapped by the fault plugin."""
+    bad = os.environ.get("LAZYT_BAD_PLUGINS", "")
+    library = Path(bad).parents[1] / "fault" / "lazyt_fault.so" if bad else Path("none")
+    if not library.exists() or not TS.exists():
+        pytest.skip("LAZYT_BAD_PLUGINS does not name the build tree, or there is no ts")
+
+    def run(program: str, at: str, **env: str) -> str:
+        env |= {"LAZYT_BACKEND": str(library), "LAZYT_FAULT_WRAPS": str(TS), "LAZYT_FAULT_AT": at}
+        return run_python(program, **env)
+
+    return run
+
+
+STEPS = """
+    import torch, lazyt
+    w = torch.arange(4.0).to("lazyt")
+    results = []
+    for i in range(3):
+        y = torch.relu(w * (i + 1))
+        results.append(y)
+        lazyt.mark_step()
+    for i, y in enumerate(results):
+        try:
+            print("VALUE", i, y.tolist() == [0.0, i + 1, 2 * (i + 1), 3 * (i + 1)])
+        except RuntimeError as e:
+            print("ERROR", i, str(e).replace(chr(10), "; "))
+            try:
+                y.tolist()
+            except RuntimeError as again:
+                print("AGAIN", str(again) == str(e))
+"""
+
+
+@pytest.mark.parametrize("function", ["executable.work", "executable.execute"])
+@pytest.mark.parametrize("sync", ["0", "1"])
+def test_an_error_poisons_its_step_only_and_names_step_operator_and_line(on_fault, function, sync):
+    out = on_fault(STEPS, f"{function}:2:fail:DATA_LOSS", LAZYT_FAULT_SYNC=sync)
+    assert "VALUE 0 True" in out and "VALUE 2 True" in out and "AGAIN True" in out
+    error = next(line for line in out.splitlines() if line.startswith("ERROR 1"))
+    for part in ("DATA_LOSS", f"injected: call 2 of {function}", "launch 2", "aten::relu", "<string>:"):
+        assert part in error, error
+
+
+def test_an_error_inside_a_host_island_names_its_operator_and_line(run_python):
+    out = run_python(
+        """
+        import torch, lazyt
+        x = torch.ones(3).to("lazyt")
+        bad = torch.gather(x + 1, 0, torch.tensor([5]).to("lazyt"))  # line 4
+        y = bad + 1
+        lazyt.mark_step()
+        try:
+            y.tolist()
+        except RuntimeError as e:
+            print("ERROR", str(e).replace(chr(10), "; "))
+        print("NEXT", torch.gather(x, 0, torch.tensor([2]).to("lazyt")).tolist())
+        """,
+        LAZYT_BACKEND="null",
+        LAZYT_NULL_REFUSE="aten::gather",
+    )
+    error = next(line for line in out.splitlines() if line.startswith("ERROR"))
+    assert "out of bounds" in error and "aten::gather, <string>:4" in error and "launch 1" in error, error
+    assert "NEXT [1.0]" in out
+
+
+def test_a_hang_ends_with_a_lost_device_and_another_backend_goes_on(on_fault):
+    out = on_fault(
+        """
+        import torch, lazyt, time
+        w = torch.arange(4.0).to("lazyt")
+        start = time.monotonic()
+        y = w + 1
+        for attempt in range(2):
+            try:
+                y.tolist()
+            except RuntimeError as e:
+                print("ERROR", str(e).replace(chr(10), "; "))
+        pending = torch.ones(2, device="lazyt") + 1
+        try:
+            lazyt.mark_step()
+        except RuntimeError as e:
+            print("LATER", "is lost" in str(e))
+        lazyt.use_backend("ts")
+        print("PENDING", pending.tolist())
+        try:
+            w.tolist()
+        except RuntimeError as e:
+            print("GONE", "is lost" in str(e))
+        print("SOON", time.monotonic() - start < 20)
+        """,
+        "executable.execute:1:hang",
+        LAZYT_DEADLINE="0.3",
+    )
+    errors = [line for line in out.splitlines() if line.startswith("ERROR")]
+    assert len(errors) == 2
+    words = "UNAVAILABLE|is lost|executable.execute|0.3 s|LAZYT_DEADLINE|use_backend|<string>:5"
+    for part in words.split("|"):
+        assert part in errors[0], errors[0]
+    assert "LATER True" in out and "PENDING [2.0, 2.0]" in out and "GONE True" in out and "SOON True" in out
+
+
+HANGS = ["buffer.from_host", "buffer.to_host", "executable.compile", "executable.work"]
+
+
+@pytest.mark.parametrize("function", HANGS)
+def test_the_process_ends_although_the_backend_hangs(on_fault, function):
+    on_fault(
+        """
+        import torch, lazyt
+        try:
+            x = torch.ones(2000).to("lazyt")  # too large to be read without a call
+            y = x + 1
+            y.cpu()
+        except RuntimeError:
+            pass
+        z = torch.ones(2, device="lazyt") * 2  # pending at exit
+        """,
+        f"{function}:1:hang",
+        LAZYT_DEADLINE="0.3",
+    )
+
+
+def test_the_process_ends_with_hung_work_that_nobody_waits_for(on_fault):
+    on_fault(
+        """
+        import torch, lazyt
+        x = torch.ones(4).to("lazyt")
+        y = x + 1
+        lazyt.mark_step()
+        """,
+        "executable.work:1:hang",
+        LAZYT_DEADLINE="0.3",
+    )
+
+
+def test_a_delay_only_costs_time(on_fault):
+    out = on_fault(STEPS, "executable.work:2:delay:50,buffer.to_host:1:delay:20")
+    assert out.count("True") == 3
+
+
+def test_short_memory_is_tried_again(on_fault):
+    out = on_fault(
+        STEPS + "\n    print('RETRIES', lazyt.metrics.counter_value('MemoryRetries'))",
+        "buffer.alloc:2:fail:RESOURCE_EXHAUSTED,buffer.from_host:1:fail:RESOURCE_EXHAUSTED",
+    )
+    assert out.count("VALUE") == out.count("True") == 3 and "RETRIES 2" in out
+
+
+def test_a_wrong_deadline_is_named(run_python):
+    out = run_python("import torch; torch.ones(2, device='lazyt').cpu()", fails=True, LAZYT_DEADLINE="soon")
+    assert "LAZYT_DEADLINE" in out and "seconds" in out

@@ -115,3 +115,34 @@ def test_a_long_chain_is_no_recursion():
     for _ in range(15000):
         x = x + 1
     assert x.tolist() == [15000, 15000]
+
+
+@pytest.mark.slow
+def test_ten_thousand_steps_need_no_more_memory_and_no_more_programs(run_python):
+    # Without the validate layer, which remembers what was released.
+    seen = run_python(
+        """
+        import gc, os, lazyt, torch
+        from torch import nn
+
+        def resident():
+            with open("/proc/self/statm", encoding="ascii") as f:
+                return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+        model = nn.Sequential(nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 1)).to("lazyt")
+        optimizer = torch.optim.Adam(model.parameters())
+        for step in range(10_001):
+            x = torch.randn(16, 32).to("lazyt")
+            optimizer.zero_grad()
+            model(x).square().mean().backward()
+            optimizer.step()
+            if step in (100, 10_000):
+                lazyt.wait_device_ops()
+                gc.collect()
+                print(resident(), lazyt.metrics.counters()["UncachedCompile"])
+        """,
+        LAZYT_LAYERS="",
+    )
+    (memory, programs), (later, programs_later) = (map(int, line.split()) for line in seen.splitlines())
+    assert later <= 1.01 * memory, seen
+    assert programs_later == programs, seen

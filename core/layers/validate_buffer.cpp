@@ -261,7 +261,7 @@ void Validate::buffer_release(lazyt_buffer_t* buffer) {
            std::find(work.writes.begin(), work.writes.end(), state) != work.writes.end();
   };
   for (const auto& work : pending())
-    if (uses(*work) && seen_ready(work->event)) settle(work);
+    if (uses(*work) && surely_ready(work->event)) settle(work);
   std::unique_lock lock(mutex_);
   buffers_.remove(buffer);
   for (const auto& work : pending_) {

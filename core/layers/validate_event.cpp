@@ -49,8 +49,19 @@ bool Validate::seen_ready(lazyt_event_t* event) {
   return !status && ready == 1;
 }
 
+bool Validate::surely_ready(lazyt_event_t* event) {
+  if (seen_ready(event)) return true;
+  lazyt_status_t* status = take(below->event->wait(event, 0), "event.wait");
+  const bool late = status && above->status->code(status) == LAZYT_CODE_DEADLINE_EXCEEDED;
+  above->status->release(status);
+  if (late) return false;
+  if (!seen_ready(event))
+    report(Side::kPlugin, "EVT-1", "event.ready", "wait tells an outcome, ready says that there is none");
+  return true;
+}
+
 std::optional<std::pair<lazyt_code_t, std::string>> Validate::outcome(lazyt_event_t* event) {
-  if (!seen_ready(event)) return std::nullopt;
+  if (!surely_ready(event)) return std::nullopt;
   lazyt_status_t* status = take(below->event->wait(event, 0), "event.wait");
   if (!status) return std::pair(LAZYT_CODE_OK, std::string());
   const lazyt_string_t message = above->status->message(status);

@@ -115,6 +115,10 @@ bool check_file(const std::string& path, Candidate& c) {
   if (!S_ISREG(info.st_mode)) return refuse(c, "file", Reason::kNotALibrary, path + " is not a file");
   if (info.st_mode & S_IWOTH)
     return refuse(c, "file", Reason::kUntrustedPath, path + " can be written by every user");
+  // Who may write the folder may put another library in its place; the sticky bit keeps that to owners.
+  const std::string folder = fs::absolute(path).parent_path().string();
+  if (stat(folder.c_str(), &info) == 0 && (info.st_mode & S_IWOTH) && !(info.st_mode & S_ISVTX))
+    return refuse(c, "file", Reason::kUntrustedPath, "its folder " + folder + " can be written by every user");
   return true;
 }
 

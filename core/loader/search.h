@@ -16,7 +16,7 @@ std::vector<Candidate> search();
 // from the environment must be absolute.
 Candidate candidate_at(const std::string& path, const std::string& found_by, bool from_environment);
 
-// Fills reason and detail if the file is missing or writable by everyone. True if it may be used.
+// Fills reason and detail if the file is missing, or it or its folder writable by everyone. True if it may be used.
 bool check_file(const std::string& path, Candidate& candidate);
 
 // Whether the process has more rights than its user (AT_SECURE): then no path of theirs counts.

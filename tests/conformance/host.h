@@ -1,27 +1,15 @@
-// The host that plugins meet in this suite: it works as the real one and watches what they do with it.
-//
-// Memory of services.alloc lies between guard zones that are looked at when it is freed; statuses are
-// counted; the k-th allocation can be made to fail. What is found is kept as findings, each with the
-// rule it breaks, until the case that caused them takes them. Thread-safe.
+// The host that plugins meet in this suite, behind the validate layer: it works as the real one, counts statuses and
+// memory, and the k-th allocation can be made to fail. Thread-safe.
 #pragma once
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "lazyt/lazyt.h"
 
 namespace lazyt::conformance {
 
-struct Finding {
-  const char* rule;
-  std::string did, expected, got;
-};
-
 const lazyt_host_t* host();
-
-// Findings since the last call. Looks at the guard zones of live memory too.
-std::vector<Finding> take_findings();
 
 int64_t live_bytes();     // of services.alloc
 int64_t live_statuses();  // references

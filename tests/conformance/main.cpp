@@ -19,6 +19,7 @@
 namespace lazyt::conformance {
 
 int load_only(const char* library, int answer);
+int unload(const char* library, int rounds);
 
 namespace {
 
@@ -190,6 +191,8 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   if (argc == 4 && std::string_view(argv[1]) == "--load-only")
     return lazyt::conformance::load_only(argv[2], std::stoi(argv[3]));
+  if (argc == 4 && std::string_view(argv[1]) == "--unload")
+    return lazyt::conformance::unload(argv[2], std::stoi(argv[3]));
   int none = 1;
   char* only[] = {argv[0], nullptr};
   ::testing::InitGoogleTest(&none, only);

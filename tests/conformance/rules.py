@@ -15,7 +15,6 @@ from pathlib import Path
 WITHOUT_CASE = {
     "C-4": "a form that the compiler checks; every case passes strings so",
     "C-6": "a form that the compiler checks",
-    "C-7": "an exit, abort or exception is a crash of whatever case it happens in",
     "C-9": "the tags; EXE-9 and EVT-6 have cases",
     "C-11": "units; watched by the suite's host in every case that allocates",
     "BUF-2": "undefined contents: nothing to observe",

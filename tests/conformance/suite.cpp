@@ -6,11 +6,13 @@
 #include <chrono>
 #include <filesystem>
 #include <map>
+#include <mutex>
 #include <thread>
 
 #include "base/status.h"
 #include "ir/text.h"
 #include "ir/verifier.h"
+#include "layers/violation.h"
 #include "loader/handles.h"
 
 namespace lazyt::conformance {
@@ -22,6 +24,20 @@ const std::map<std::string, std::string>& rules() {
 #include "rules.inc"
   };
   return all;
+}
+
+// Of the case that runs.
+std::mutex violations_mutex;
+std::vector<layers::Violation> violations;
+void keep_violation(const layers::Violation& v) {
+  std::lock_guard lock(violations_mutex);
+  for (const layers::Violation& other : violations)
+    if (other.to_string() == v.to_string()) return;
+  violations.push_back(v);
+}
+std::vector<layers::Violation> take_violations() {
+  std::lock_guard lock(violations_mutex);
+  return std::exchange(violations, {});
 }
 
 std::string code_text(lazyt_status_t* status) {
@@ -61,7 +77,9 @@ Subject& Subject::get() {
       return s;
     }
     const lazyt_plugin_t* table = nullptr;
-    if (lazyt_status_t* status = entry(host(), &table)) {
+    s->layers = layers::Stack::make("validate").value();
+    layers::on_violation(keep_violation);
+    if (lazyt_status_t* status = entry(s->layers->host_over(host()), &table)) {
       s->error = "refuses this host: " + code_text(status);
       return s;
     }
@@ -70,6 +88,7 @@ Subject& Subject::get() {
       s->error = "lacks a required table (LIB-5)";
       return s;
     }
+    table = s->layers->plugin_over(table);
     if (lazyt_status_t* status = table->init()) {
       s->error = "init failed: " + code_text(status);
       return s;
@@ -107,7 +126,7 @@ void Case::SetUp() {
     FAIL() << "the plugin " << subject.error;
   }
   fail_allocations(-1);
-  take_findings();
+  take_violations();
   statuses_before_ = live_statuses();
   if (!needs_device()) return;
   uint32_t count = 0;
@@ -130,10 +149,13 @@ void Case::TearDown() {
   if (broken_) return;
   device_.reset();
   kept_.clear();
-  for (const Finding& f : take_findings()) {
-    // Watched in every case: no case needs to name these rules.
-    rules_.push_back(f.rule);
-    keeps(f.rule, false, f.did, f.expected, f.got);
+  for (const layers::Violation& v : take_violations()) {
+    if (v.side == layers::Side::kHost) {
+      ADD_FAILURE() << "error in the suite: " << v.to_string();
+      continue;
+    }
+    rules_.push_back(v.rule);  // watched in every case: no case needs to name them
+    keeps(v.rule.c_str(), false, "watched " + v.function, "no such thing", v.seen);
   }
   // Threads of the plugin may hold theirs a little longer.
   for (int i = 0; i < 100 && live_statuses() != statuses_before_; i++)

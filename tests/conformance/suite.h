@@ -25,6 +25,7 @@
 
 #include "host.h"
 #include "ir/program.h"
+#include "layers/stack.h"
 #include "lazyt/lazyt.h"
 
 namespace lazyt::conformance {
@@ -54,11 +55,13 @@ struct Register {
 };
 
 // The library that is tested, opened once for the process without the loader, so that what the loader
-// would refuse is told by its rule.
+// would refuse is told by its rule. Its table goes through the validate layer, whose findings are failures of
+// the case in which they came up.
 struct Subject {
   void* library = nullptr;
   const lazyt_plugin_t* table = nullptr;
   std::string error;  // why it could not be started
+  std::unique_ptr<layers::Stack> layers;
   static Subject& get();
 };
 inline const lazyt_plugin_t& plugin() { return *Subject::get().table; }

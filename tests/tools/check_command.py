@@ -1,17 +1,20 @@
 """The `lazyt` command as a user meets it: what each verb prints, and its exit status.
 
-Arguments: the command, the folder of a plugin that works (null), the folder of plugins with one fault each.
+Arguments: the command, the folder of a plugin that works (null), the folder of plugins with one fault each, the folder
+of the conformance suite's mutants.
 """
 
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 import tempfile
 import unittest
 from pathlib import Path
 
-COMMAND, GOOD, BAD = (str(Path(a).resolve()) for a in sys.argv[1:4])
+COMMAND, GOOD, BAD, MUTANTS = (str(Path(a).resolve()) for a in sys.argv[1:5])
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess:
@@ -86,6 +89,64 @@ class Command(unittest.TestCase):
                 self.assertEqual(done.returncode, 1, damaged[:16])
                 self.assertIn(str(file), done.stderr)
         self.assertEqual(run("inspect", "/nonexistent.lzp").returncode, 1)
+
+    def test_env_lists_the_layers(self):
+        self.assertIn("LAZYT_LAYERS=validate", run("env", LAZYT_LAYERS="validate").stdout)
+
+    def test_an_unknown_layer_is_named(self):
+        done = run("info", "null", LAZYT_LAYERS="nonsense")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("there is no layer 'nonsense'; known: validate", done.stdout + done.stderr)
+
+
+class Conformance(unittest.TestCase):
+    """One failing case, from its report to the program that it ran."""
+
+    CASE = "Execute.InputsKeepTheirBytes"
+    MUTANT = f"{MUTANTS}/lazyt_mutant_13.so"
+
+    def test_a_failure_says_rule_deed_expectation_and_how_to_repeat_it(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = run("conformance", self.MUTANT, "--filter", self.CASE, "--artifacts", folder)
+            self.assertEqual(done.returncode, 1, done.stdout)
+            for part in ("rule EXE-4: ", "did: ", "expected: ", "got: ", f"program: {folder}/"):
+                self.assertIn(part, done.stdout)
+            command = next(line.split("repeat: ")[1] for line in done.stdout.splitlines() if "repeat: " in line)
+            self.assertEqual(command.split()[:2], ["lazyt", "conformance"])
+            again = run(*shlex.split(command)[1:], "--artifacts", folder)
+            self.assertEqual(again.returncode, 1, again.stdout)
+            self.assertIn("1 cases: 0 pass, 1 fail", again.stdout)
+            (program, *_) = sorted(Path(folder).glob("*.lzp"))
+            text = run("inspect", str(program))
+            self.assertEqual(text.returncode, 0, text.stderr)
+            self.assertTrue(text.stdout.startswith("program("), text.stdout)
+            self.assertIn(" = aten::", text.stdout)
+            statistics = run("inspect", "--summary", str(program)).stdout
+            self.assertRegex(statistics, r"\d+ bytes, \d+ inputs, \d+ outputs, \d+ constants, \d+ nodes")
+            facts = json.loads(run("inspect", "--json", str(program)).stdout)
+            self.assertEqual(facts["text"], text.stdout)
+            self.assertEqual(facts["nodes"], sum(facts["operators"].values()))
+            self.assertEqual(facts["bytes"], int(re.search(r": (\d+) bytes", statistics).group(1)))
+
+    def test_every_kind_of_result_is_told(self):
+        def expecting(case: str, result: str) -> subprocess.CompletedProcess:
+            with tempfile.TemporaryDirectory() as folder:
+                known = Path(folder) / "expected.json"
+                entry = {"case": case, "result": result, "reason": "issue 99"}
+                known.write_text(json.dumps({"lazyt_expected": 1, "cases": [entry]}))
+                cases = f"{self.CASE}:Library.*"
+                return run("conformance", self.MUTANT, "--verbose", "--filter", cases, "--expected", str(known),
+                           "--artifacts", folder)  # fmt: skip
+
+        done = expecting(self.CASE, "fail")
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertIn(f"expected    {self.CASE}: issue 99", done.stdout)
+        self.assertIn("unsupported Library.UnknownExtensionsAreNull", done.stdout)
+        done = expecting("Library.HandshakeAnswers", "fail")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("UNEXPECTED pass Library.HandshakeAnswers", done.stdout)
+        done = expecting(self.CASE, "crash")
+        self.assertIn(f"UNEXPECTED fail {self.CASE}", done.stdout)
 
 
 if __name__ == "__main__":

@@ -212,12 +212,20 @@ TEST_F(ValidateHost, DevicesCloseWhenAllIsReleased) {
 }
 
 TEST_F(ValidateHost, BuffersStayUntilTheirWorkIsDone) {
-  // Work that waits for work that the test holds up.
+  // Work is done when the test says so.
   static std::atomic<uint32_t> done;
+  static lazyt_plugin_event_t sound;
+  static const lazyt_host_t* host;
   done = 0;
   Subject other("mutant_10");  // sound but for its symbols; one library has one host
+  sound = other.event_table;
+  host = other.host;
   other.event_table.ready = [](lazyt_event_t*, uint32_t* out) -> lazyt_status_t* {
     return *out = done, nullptr;
+  };
+  other.event_table.wait = [](lazyt_event_t* e, uint64_t timeout) -> lazyt_status_t* {
+    return done ? sound.wait(e, timeout)
+                : host->status->create(LAZYT_CODE_DEADLINE_EXCEEDED, loader::to_abi("not yet"));
   };
   const lazyt_plugin_t& o = other.start();
   lazyt_buffer_t* b = other.upload({1, 2, 3, 4});

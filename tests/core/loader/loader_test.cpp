@@ -142,6 +142,16 @@ TEST_F(LoaderTest, AWorldWritableLibraryIsRefused) {
   expect_refused(path, Reason::kUntrustedPath, "file", "every user");
 }
 
+TEST_F(LoaderTest, ALibraryInAWorldWritableFolderIsRefused) {
+  const std::string path = copy(null_, "lazyt_null.so");
+  const fs::path folder = fs::path(path).parent_path();
+  chmod(folder.c_str(), 0777);
+  expect_refused(path, Reason::kUntrustedPath, "file", folder.c_str());
+  chmod(folder.c_str(), 01777);  // as /tmp: only owners replace files
+  EXPECT_TRUE(load(path).ok());
+  chmod(folder.c_str(), 0755);
+}
+
 TEST_F(LoaderTest, AManifestThatIsWrongSaysWhichField) {
   const std::string abi = R"("abi":{"major":1,"minor":0,"draft":)" + std::to_string(LAZYT_ABI_DRAFT) + "}";
   auto refused = [&](const std::string& text, Reason reason, const char* detail) {

@@ -230,7 +230,7 @@ def find_clang() -> str:
 
 def python_folders() -> list[str]:
     names = {path.name for path in (ROOT / "tests").iterdir() if path.is_dir() and has_tests(path.name)}
-    names -= {"tiny", "bench"}
+    names -= {"tiny"}
     return [name for name in PYTEST_ORDER if name in names] + sorted(names - set(PYTEST_ORDER))
 
 

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/empty_strided.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/CPUAllocator.h>
 
 #include <cstring>
@@ -91,10 +92,24 @@ Answer ask_meta(const TorchOp& op, c10::ArrayRef<c10::IValue> args) {
 }
 
 // Whether eager's verdict on constants is its verdict on the call.
-bool speaks_for_all_values(const TorchOp& op, c10::ArrayRef<c10::IValue> args) {
+bool speaks_for_all_values(const TorchOp& op) {
   if (op.op.random) return false;  // it would draw from the CPU's generator
-  if (op.op.name.rfind("aten::", 0) != 0) return false;  // somebody's code: it may do more than compute
-  return !(op.masks_count && has_mask(args));
+  return op.op.name.rfind("aten::", 0) == 0;  // else somebody's code: it may do more than compute
+}
+
+// x[mask] = values asks for as many values as the mask has elements set, and zeros have none: one value fits any.
+std::vector<c10::IValue> with_one_value(const TorchOp& op, c10::ArrayRef<c10::IValue> args) {
+  std::vector<c10::IValue> out = args.vec();
+  for (size_t i = 0; i < args.size(); i++) {
+    if (op.op.args[i].name != "values") continue;
+    const at::Tensor& self = args[0].toTensor();
+    const at::Tensor& values = args[i].toTensor();
+    if (values.numel() == 1) break;
+    TORCH_CHECK(self.scalar_type() == values.scalar_type(), "Index put requires the source and destination dtypes match, got ",
+                self.scalar_type(), " for the destination and ", values.scalar_type(), " for the source.");
+    out[i] = at::zeros({}, values.options().device(at::kCPU));
+  }
+  return out;
 }
 
 // Many of PyTorch's meta kernels are written in Python. In a process without it eager answers for operands of any size,
@@ -117,9 +132,12 @@ std::optional<Answer> without_meta_kernel(const TorchOp& op, c10::ArrayRef<c10::
 
 }  // namespace
 
-std::optional<Answer> probe(const TorchOp& op, c10::ArrayRef<c10::IValue> args) {
+std::optional<Answer> probe(const TorchOp& op, c10::ArrayRef<c10::IValue> given) {
+  std::vector<c10::IValue> fitted;
+  if (op.masks_count && has_mask(given)) fitted = with_one_value(op, given);
+  const c10::ArrayRef<c10::IValue> args = fitted.empty() ? given : fitted;
   const uint64_t bytes = bytes_of(args);
-  const bool eager_first = speaks_for_all_values(op, args) && bytes <= max_probe_bytes();
+  const bool eager_first = speaks_for_all_values(op) && bytes <= max_probe_bytes();
   if (eager_first) {
     // What zeros and ones both raise is about shapes and dtypes; a singular matrix is about zeros.
     std::exception_ptr said;

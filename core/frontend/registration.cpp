@@ -53,6 +53,7 @@ bool stays_composite(const std::string& name) {
       "aten::is_pinned", "aten::_pin_memory", "aten::pin_memory", "aten::lift", "aten::lift_fresh",
       // Their lengths stay on the CPU.
       "aten::_pack_padded_sequence", "aten::_pack_padded_sequence_backward", "aten::_pad_packed_sequence",
+      "aten::unsafe_split", "aten::unsafe_split_with_sizes", "aten::_unsafe_view",  // views that do not say so
       "aten::scalar_tensor", "aten::_efficientzerotensor", "aten::normal", "aten::uniform", "aten::_lazy_clone",
   };
   return kNames.count(name) > 0;

@@ -33,6 +33,8 @@ auto& cache() {
 
 void put(trace::Words& out, const at::Tensor& t) {
   if (!t.defined()) return out.push_back(0);
+  TORCH_CHECK_NOT_IMPLEMENTED(t.layout() == at::kStrided && from_torch(t.scalar_type()) != LAZYT_DTYPE_INVALID, "lazyt: a result of layout ",
+                              t.layout(), " and dtype ", t.scalar_type(), " cannot live on the lazyt device; call the operator on the CPU");
   base::Meta meta = meta_of(t);
   // Storage is dense: what a kernel returns expanded or with holes is laid out row-major.
   if (!meta.is_dense()) meta.strides = base::contiguous_strides(meta.dims);

@@ -316,6 +316,12 @@ base::Result<std::vector<ValueId>> Lowerer::functional(const Op& op, std::vector
     case Lowering::kFill:
       if (args[1].kind == LAZYT_ARG_VALUE && graph_.values[args[1].value].kind != ir::ValueKind::kHostScalar)
         return std::vector<ValueId>{args[1].value};  // fill_.Tensor: cast and broadcast by the write
+      if (args[1].kind == LAZYT_ARG_VALUE && !graph_.values[args[1].value].weak)  // a 0-dim CPU tensor, the same
+        return std::vector<ValueId>{graph_.add_op(
+            "aten::full", "",
+            {Arg::of_ints({}), args[1], Arg::of_int(graph_.values[args[1].value].meta.dtype, LAZYT_ARG_DTYPE),
+             Arg::of_int(0, LAZYT_ARG_LAYOUT), Arg::of_int(0, LAZYT_ARG_DEVICE), Arg::none()},
+            Meta::contiguous(graph_.values[args[1].value].meta.dtype, {}), source_)};
       return std::vector<ValueId>{graph_.add_op(
           "aten::full", "",
           {Arg::of_ints(results[0].dims), args[1], Arg::of_int(results[0].dtype, LAZYT_ARG_DTYPE),

@@ -1,8 +1,10 @@
 // Copies between the device and the host, and values asked for by the program.
 #include <ATen/ops/_local_scalar_dense_native.h>
+#include <ATen/ops/conj_physical.h>
 #include <ATen/ops/copy.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/neg.h>
 #include <ATen/ops/native_batch_norm_native.h>
 #include <ATen/ops/_native_batch_norm_legit.h>
 #include <torch/library.h>
@@ -50,6 +52,14 @@ void host_to_device(const at::Tensor& dst, const at::Tensor& src) {
 
 at::Tensor& copy_(at::Tensor& self, const at::Tensor& src, bool non_blocking) {
   if (self.is_same(src)) return self;
+  if (is_lazy(self) && (self.is_conj() || self.is_neg())) {  // write what gives src when the notes are carried out
+    at::Tensor value = (is_lazy(src) ? resolve(src) : src.resolve_conj().resolve_neg()).to(self.scalar_type());
+    if (self.is_conj()) value = at::conj_physical(value);
+    if (self.is_neg()) value = at::neg(value);
+    at::Tensor plain = without_notes(self);
+    copy_(plain, value, non_blocking);
+    return self;
+  }
   if (is_lazy(self) && is_lazy(src)) {
     record_copy(self, src, non_blocking);
   } else if (is_lazy(self)) {

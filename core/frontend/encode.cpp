@@ -28,6 +28,7 @@ class Encoder {
   }
   const std::optional<at::Generator>& generator() const { return generator_; }
   int64_t numel() const { return numel_; }
+  bool has_notes() const { return notes_; }
 
  private:
   void word(uint64_t w) { call_.signature.push_back(w); }
@@ -50,6 +51,7 @@ class Encoder {
     if (arg.written) call_.writes.push_back(static_cast<uint32_t>(call_.operands.size()));
     call_.operands.push_back(state);
     const c10::TensorImpl* impl = t.unsafeGetTensorImpl();
+    notes_ |= impl->key_set().has_any(c10::DispatchKeySet({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative}));
     const auto sizes = impl->sizes(), strides = impl->strides();
     const size_t rank = sizes.size();
     uint64_t* w = call_.signature.extend(2 + 2 * rank);
@@ -64,7 +66,7 @@ class Encoder {
     if (t.device().is_cpu() && t.dim() == 0 && !arg.written && t.layout() == at::kStrided) {
       base::DType dtype = from_torch(t.scalar_type());
       if (dtype != LAZYT_DTYPE_INVALID)
-        return host_scalar(dtype, t.unsafeGetTensorImpl()->is_wrapped_number(), t.const_data_ptr());
+        return host_scalar(dtype, t.unsafeGetTensorImpl()->is_wrapped_number(), t.resolve_conj().resolve_neg().const_data_ptr());
     }
     TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ", device(),
                 " and ", t.device(), "! (when checking argument for argument ", arg.name, " in method ", op_.op.name, ")");
@@ -154,6 +156,7 @@ class Encoder {
   Call& call_;
   std::optional<at::Generator> generator_;
   int64_t numel_ = 0;
+  bool notes_ = false;
 };
 
 void seed_and_offset(Call& call, RandomState r) {
@@ -165,11 +168,12 @@ void seed_and_offset(Call& call, RandomState r) {
 
 }  // namespace
 
-void encode(const TorchOp& op, c10::ArrayRef<c10::IValue> args, Call& call) {
+bool encode(const TorchOp& op, c10::ArrayRef<c10::IValue> args, Call& call) {
   call.clear(&op.op);
   Encoder encoder(op, call);
   encoder.run(args);
   if (op.op.random) seed_and_offset(call, draw(encoder.generator(), (encoder.numel() + 1) / 2));
+  return !encoder.has_notes();
 }
 
 void encode_again(const TorchOp& op, c10::ArrayRef<c10::IValue> args, Call& call) {

@@ -51,6 +51,8 @@ class OnHost {
     if (fresh) it->second = {t.storage(), download_storage(*impl)};
     auto cpu = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(it->second.host), c10::DispatchKeySet(c10::DispatchKey::CPU), t.dtype());
     cpu.unsafeGetTensorImpl()->set_sizes_and_strides(t.sizes(), t.strides(), t.storage_offset());
+    cpu._set_conj(t.is_conj());
+    cpu._set_neg(t.is_neg());
     return at::Tensor(cpu);
   }
 
@@ -74,6 +76,8 @@ class OnHost {
       if (t.storage().unsafeGetStorageImpl() == s.host.unsafeGetStorageImpl()) {
         auto view = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(s.device), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), t.dtype());
         view.unsafeGetTensorImpl()->set_sizes_and_strides(t.sizes(), t.strides(), t.storage_offset());
+        view._set_conj(t.is_conj());
+        view._set_neg(t.is_neg());
         return view;
       }
     return t.to(device());

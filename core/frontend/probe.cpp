@@ -1,10 +1,12 @@
 #include "frontend/probe.h"
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/CPUAllocator.h>
 
+#include <algorithm>
 #include <cstring>
 #include <exception>
 #include <unordered_map>
@@ -79,7 +81,10 @@ Answer ask(const TorchOp& op, c10::ArrayRef<c10::IValue> args, Make&& make) {
   return a;
 }
 
-Answer ask_eager(const TorchOp& op, c10::ArrayRef<c10::IValue> args, int fill) {
+Answer ask_eager(const TorchOp& op, c10::ArrayRef<c10::IValue> given, int fill) {
+  std::vector<c10::IValue> args = given.vec();
+  for (size_t i = 0; i < args.size(); i++)
+    if (op.op.args[i].type == trace::ArgType::kGenerator) args[i] = at::make_generator<at::CPUGeneratorImpl>();
   Answer a = ask(op, args, [&](c10::ArrayRef<c10::IValue> v) { return on_cpu(v, fill); });
   a.from_eager = true;
   return a;
@@ -93,8 +98,10 @@ Answer ask_meta(const TorchOp& op, c10::ArrayRef<c10::IValue> args) {
 
 // Whether eager's verdict on constants is its verdict on the call.
 bool speaks_for_all_values(const TorchOp& op) {
-  if (op.op.random) return false;  // it would draw from the CPU's generator
-  return op.op.name.rfind("aten::", 0) == 0;  // else somebody's code: it may do more than compute
+  if (op.op.name.rfind("aten::", 0) != 0) return false;  // somebody's code: it may do more than compute
+  if (op.op.name.find("segment_reduce") != std::string::npos) return false;  // its lengths must add up
+  // A random operator must not draw from the process's CPU generator: it gets one of its own.
+  return !op.op.random || std::any_of(op.op.args.begin(), op.op.args.end(), [](const trace::OpArg& a) { return a.type == trace::ArgType::kGenerator; });
 }
 
 // x[mask] = values asks for as many values as the mask has elements set, and zeros have none: one value fits any.

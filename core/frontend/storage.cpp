@@ -284,6 +284,8 @@ at::Tensor download(const at::Tensor& t) {
   }
   auto out = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(bytes.storage()), bytes.key_set(), bytes.dtype());
   out.unsafeGetTensorImpl()->set_sizes_and_strides(t.sizes(), t.strides());
+  out._set_conj(t.is_conj());
+  out._set_neg(t.is_neg());
   return out;
 }
 

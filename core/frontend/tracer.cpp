@@ -1,5 +1,10 @@
 #include "frontend/tracer.h"
 
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/_conj.h>
+#include <ATen/ops/_neg_view.h>
+#include <ATen/ops/conj_physical.h>
+#include <ATen/ops/neg.h>
 #include <c10/core/DefaultDtype.h>
 
 #include <atomic>
@@ -85,6 +90,27 @@ void follow_default_dtype(at::ScalarType now) {
   default_float = static_cast<uint8_t>(now);
 }
 
+// A few operators reach a device with tensors whose conjugation or sign is only noted: they get plain ones.
+void record_resolved(TorchOp& op, torch::jit::Stack* stack) {
+  at::AutoDispatchBelowADInplaceOrView below_autograd;
+  const size_t count = op.op.args.size();
+  const auto args = torch::jit::last(*stack, count);
+  const torch::jit::Stack plain = replace(args, device(), resolve);
+  torch::jit::Stack results = plain;
+  trace_call(op, &results);
+  for (size_t i = 0; i < count; i++) {
+    if (!op.op.args[i].written) continue;
+    std::vector<at::Tensor> ours, theirs;
+    collect(ours, args[i]), collect(theirs, plain[i]);
+    for (size_t k = 0; k < ours.size(); k++)
+      if (ours[k].defined() && !ours[k].is_same(theirs[k])) ours[k].copy_(theirs[k]);
+  }
+  for (size_t i = 0; i < results.size(); i++)
+    if (op.returns[i] >= 0) results[i] = args[op.returns[i]];
+  torch::jit::drop(*stack, count);
+  for (auto& r : results) stack->push_back(std::move(r));
+}
+
 void record_call(TorchOp& op, torch::jit::Stack* stack) {
   ThreadState& thread = thread_state();
   trace::Call& call = thread.call;
@@ -94,7 +120,7 @@ void record_call(TorchOp& op, torch::jit::Stack* stack) {
   const at::ScalarType default_now = c10::get_default_dtype_as_scalartype();
   if (C10_UNLIKELY(static_cast<uint8_t>(default_now) != default_float.load(std::memory_order_relaxed))) follow_default_dtype(default_now);
   auto args = torch::jit::last(*stack, op.op.args.size());
-  encode(op, args, call);
+  if (C10_UNLIKELY(!encode(op, args, call))) return record_resolved(op, stack);
 
   if (op.has_out) {  // an out= tensor of another shape is resized first, as in eager
     const ShapeResult shapes = infer(op, call, args);
@@ -152,6 +178,18 @@ void move_indices(const TorchOp& op, torch::jit::Stack* stack) {
 }
 
 }  // namespace
+
+at::Tensor without_notes(const at::Tensor& t) {
+  at::Tensor plain = t.is_conj() ? at::_conj(t) : t;
+  return plain.is_neg() ? at::_neg_view(plain) : plain;
+}
+
+at::Tensor resolve(const at::Tensor& t) {
+  if (!t.defined() || !(t.is_conj() || t.is_neg())) return t;
+  at::Tensor plain = without_notes(t);
+  if (t.is_conj()) plain = at::conj_physical(plain);
+  return t.is_neg() ? at::neg(plain) : plain;
+}
 
 void trace_call(TorchOp& op, torch::jit::Stack* stack) {
   if (C10_UNLIKELY(op.masks_count)) move_indices(op, stack);

@@ -1,6 +1,7 @@
 // Tracer: the one boxed kernel that records every operator.
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
 
@@ -14,6 +15,11 @@ namespace lazyt::frontend {
 
 // Records the call on top of the stack, or runs it on the host if it cannot be recorded.
 void trace_call(TorchOp& op, torch::jit::Stack* stack);
+
+// t with its noted conjugation and sign (x.conj(), x.conj().imag) carried out; t itself where it has neither.
+at::Tensor resolve(const at::Tensor& t);
+// The same bytes without the notes.
+at::Tensor without_notes(const at::Tensor& t);
 
 // Where the user's program stands: called for operators recorded for the first time, without locks.
 // Set by the language binding; null results are fine.

@@ -34,10 +34,15 @@ from torch.utils import _pytree as pytree
 DTYPES = {n: getattr(torch, n) for n in ("float32", "int64", "bool", "bfloat16", "float16", "complex64", "float64")}
 CATEGORIES = [*DTYPES, "backward", "gradgrad", "inplace", "out", "errors"]
 SKIPS = tomllib.loads((Path(__file__).parent / "opinfo_skips.toml").read_text(encoding="utf-8"))["skip"]
-DATA_DEPENDENT = {  # what reads a value or returns a shape that depends on one has to cut the trace
-    "aten::_local_scalar_dense", "aten::equal", "aten::nonzero", "aten::masked_select", "aten::unique_dim", "aten::_unique2", "aten::index",
-    "aten::unique_consecutive", "aten::repeat_interleave", "aten::bincount", "aten::unique_dim_consecutive", "aten::_unique", "aten::allclose",
-}  # fmt: skip
+
+
+def cuts_by_nature(counter: str) -> bool:
+    """What reads a value, or returns a shape that depends on one."""
+    if counter in ("aten::equal", "aten::allclose"):
+        return True
+    packet = getattr(torch.ops.aten, counter.removeprefix("aten::"), None)
+    tags = [t for o in packet.overloads() for t in getattr(packet, o).tags] if packet else []
+    return torch.Tag.data_dependent_output in tags or torch.Tag.dynamic_output_shape in tags or counter == "aten::index"
 
 
 def full_name(op) -> str:
@@ -56,7 +61,7 @@ class Side:
     def tensor(self, t: torch.Tensor) -> torch.Tensor:
         if id(t) not in self.memo:
             copy = t.detach().clone()
-            if self.device != "cpu":
+            if self.device != "cpu" and t.device.type == "cpu":
                 copy = copy.to(self.device)
             if self.grad and t.requires_grad:
                 copy.requires_grad_()
@@ -93,7 +98,9 @@ def perform(op, category: str, sample, device: str):
     """What is compared: the results of the sample in this category."""
     grad = category in ("backward", "gradgrad")
     side = Side(device, grad)
-    given, args, kwargs = side.convert((sample.input, tuple(sample.args), dict(sample.kwargs)))
+    given, args, kwargs = side.convert(sample.input), tuple(sample.args), dict(sample.kwargs)
+    if op.name not in HOST_OPERANDS:
+        args, kwargs = side.convert((args, kwargs))
     kwargs.pop("generator", None)
     if category == "inplace":
         if isinstance(given, torch.Tensor):
@@ -138,8 +145,15 @@ def attempt(function, *args):
 
 
 def strides_matter(shown: dict) -> bool:
-    t = shown["value"]
-    return t.numel() > 0 and shown["layout"] == torch.strided and 0 not in shown["stride"]
+    """Not those of views into a kernel's work space, nor of expanded results."""
+    if shown["layout"] != torch.strided or 0 in shown["shape"]:
+        return False
+    expected = 1
+    for stride, size in sorted((s, n) for s, n in zip(shown["stride"], shown["shape"], strict=True) if n > 1):
+        if stride != expected:
+            return False
+        expected *= size
+    return True
 
 
 def difference(eager: list, lazy: list, values: bool) -> str | None:
@@ -165,6 +179,7 @@ def difference(eager: list, lazy: list, values: bool) -> str | None:
     return None
 
 
+HOST_OPERANDS = {"tensor_split"}  # PyTorch wants the indices on the CPU whatever the device
 UNWRITTEN = {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"}
 
 
@@ -337,7 +352,7 @@ def summary(rows: dict[str, dict]) -> list[str]:
         excused = {k for k, r in mine.items() if r["status"] != "pass" and skip_reason(k)}
         count = Counter("excused" if k in excused else r["status"] for k, r in mine.items())
         passing = [r for r in mine.values() if r["status"] == "pass"]
-        host = sum(bool(set(r["fallback"]) - DATA_DEPENDENT) for r in passing)
+        host = sum(not all(map(cuts_by_nature, r["fallback"])) for r in passing)
         samples = sum(sum(r["counts"].values()) for r in mine.values())
         share = 100 * host / max(1, len(passing))
         lines.append(f"{category:<10} {len(mine):6} {count['pass']:6} {count['wrong']:6} {count['error'] + count['harness']:6} "
@@ -356,7 +371,7 @@ def report(rows: dict[str, dict]) -> bool:
     for key, row in sorted(rows.items()):
         if row["status"] == "pass" and skip_reason(key) and sum(row["counts"].values()):
             print(f"unexpected pass  {key}: {skip_reason(key)}")
-    hosts = Counter(n for r in rows.values() for n in set(r["fallback"]) - DATA_DEPENDENT)
+    hosts = Counter(n for r in rows.values() for n in r["fallback"] if not cuts_by_nature(n))
     print("on the host:", ", ".join(f"{n} {c}" for n, c in hosts.most_common(25)) or "nothing")
     print("\n".join(summary(rows)))
     return all(skip_reason(k) for k in bad)

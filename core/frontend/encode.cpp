@@ -58,7 +58,8 @@ class Encoder {
     *w++ = tagged(kTensor, rank, static_cast<uint64_t>(dtype));
     *w++ = static_cast<uint64_t>(impl->storage_offset());
     for (size_t i = 0; i < rank; i++) w[i] = static_cast<uint64_t>(sizes[i]), w[rank + i] = static_cast<uint64_t>(strides[i]);
-    if (numel_ < impl->numel()) numel_ = impl->numel();
+    const int64_t numbers = impl->numel() << at::isComplexType(t.scalar_type());
+    if (numel_ < numbers) numel_ = numbers;
   }
 
   // A number in a tensor's clothes is taken by value; anything else is eager's error.

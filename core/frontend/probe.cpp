@@ -3,6 +3,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/empty_strided.h>
+#include <ATen/ops/diagonal.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/CPUAllocator.h>
 
@@ -35,6 +36,8 @@ Stack on_meta(c10::ArrayRef<c10::IValue> args) {
                  [](const at::Tensor& t) { return at::empty_strided(t.sizes(), t.strides(), t.options().device(at::kMeta)); });
 }
 
+constexpr int kIdentity = 2;  // a fill: matrices that can be inverted
+
 // Operands that share a storage share one here, too, so that eager's kernel sees what overlaps.
 Stack on_cpu(c10::ArrayRef<c10::IValue> args, int fill) {
   std::unordered_map<const c10::StorageImpl*, c10::Storage> storages;
@@ -47,7 +50,8 @@ Stack on_cpu(c10::ArrayRef<c10::IValue> args, int fill) {
     }
     auto cpu = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(it->second), c10::DispatchKeySet(c10::DispatchKey::CPU), t.dtype());
     cpu.unsafeGetTensorImpl()->set_sizes_and_strides(t.sizes(), t.strides(), t.storage_offset());
-    if (fill != 0) cpu.fill_(fill);
+    if (fill == 1) cpu.fill_(1);
+    if (fill == kIdentity && cpu.dim() >= 2) cpu.diagonal(0, -2, -1).fill_(1);
     return at::Tensor(cpu);
   });
 }
@@ -129,7 +133,7 @@ std::optional<Answer> without_meta_kernel(const TorchOp& op, c10::ArrayRef<c10::
     a.results = {at::empty_like(x), at::empty_like(x, x.options().dtype(at::kBool))};
     return a;
   }
-  if (!speaks_for_all_values(op, args) || !ir::find_op(op.op.functional_name, op.op.functional_overload)) return std::nullopt;
+  if (!speaks_for_all_values(op) || !ir::find_op(op.op.functional_name, op.op.functional_overload)) return std::nullopt;
   try {
     return ask_eager(op, args, 0);
   } catch (const c10::Error&) {  // perhaps about zeros alone; on the host it is about the values
@@ -148,7 +152,9 @@ std::optional<Answer> probe(const TorchOp& op, c10::ArrayRef<c10::IValue> given)
   if (eager_first) {
     // What zeros and ones both raise is about shapes and dtypes; a singular matrix is about zeros.
     std::exception_ptr said;
-    for (int fill : {0, 1}) {
+    bool singular = false;
+    for (int fill : {0, 1, kIdentity}) {
+      if (fill == kIdentity && !singular) break;
       try {
         return ask_eager(op, args, fill);
       } catch (const c10::NotImplementedError& e) {
@@ -159,12 +165,12 @@ std::optional<Answer> probe(const TorchOp& op, c10::ArrayRef<c10::IValue> given)
         }
         if (!said) said = std::current_exception();
       } catch (const c10::LinAlgError&) {
-        said = nullptr;
-        break;
+        singular = true;
       } catch (...) {
         if (!said) said = std::current_exception();
       }
     }
+    if (singular) said = nullptr;
     if (said) std::rethrow_exception(said);
   }
   try {

@@ -2,6 +2,7 @@
 
 #include <ATen/core/enum_tag.h>
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <shared_mutex>
@@ -145,6 +146,8 @@ void fill(TorchOp& t) {
   if (mutates && (t.handle.hasTag(at::Tag::pointwise) || op.lowering == Lowering::kCopy) &&
       op.lowering != Lowering::kFill && op.lowering != Lowering::kZero)
     t.overlap = op.name == "aten::masked_fill_" ? OverlapRule::kPartial : OverlapRule::kInternalAndPartial;
+  if (t.has_out && std::any_of(op.args.begin(), op.args.end(), [](const trace::OpArg& a) { return a.written && !a.out; }))
+    refuse("it writes arguments besides out=");  // the functional form returns them in another order
   op.functional_name = op.name;
   op.functional_overload = op.overload;
   if (mutates && op.lowering == Lowering::kPlain) {

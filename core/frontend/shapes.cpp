@@ -70,6 +70,12 @@ ShapeResult compute(const TorchOp& op, c10::ArrayRef<c10::IValue> args) {
     if (op.op.args[i].out && args[i].isTensor() && after.toTensor().sizes() != args[i].toTensor().sizes())
       r.resized.push_back({static_cast<uint32_t>(i), after.toTensor().sizes().vec(), after.toTensor().strides().vec()});
     collect(written, after);
+    if (op.op.args[i].out && args[i].isTensorList()) {
+      std::vector<at::Tensor> before, resized;
+      collect(before, args[i]), collect(resized, after);
+      for (size_t k = 0; k < before.size(); k++)
+        if (before[k].sizes() != resized[k].sizes()) r.host_reason = "it resizes a list of out= tensors";
+    }
     if (shares_elements(args[i])) r.host_reason = "it writes elements that share memory";
   }
   std::erase_if(written, [](const at::Tensor& t) { return !t.defined(); });

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <unordered_set>
 
 #include "ir/registry.h"
@@ -298,6 +299,8 @@ void Lowerer::count_axes_from_front(std::vector<Arg>& args, const ir::OpInfo& in
   if (first.kind != LAZYT_ARG_VALUE) return;
   auto rank = static_cast<int64_t>(graph_.values[first.value].meta.dims.size());
   if (info.name == "aten::stack" || info.name == "aten::unsqueeze") rank++;
+  // Gradients of views name the shape that their dims are about.
+  if (info.name.ends_with("_backward") && args.size() > 1 && args[1].kind == LAZYT_ARG_INTS) rank = static_cast<int64_t>(args[1].ints.size());
   rank = std::max<int64_t>(rank, 1);
   for (size_t i = 0; i < args.size() && i < 64; i++) {
     if (!(info.axis_args >> i & 1)) continue;
@@ -346,12 +349,20 @@ base::Result<std::vector<ValueId>> Lowerer::functional(const Op& op, std::vector
 base::Result<std::vector<ValueId>> Lowerer::random(const Op& op, const std::vector<Arg>& args,
                                                    const std::vector<Meta>& results) {
   Arg seed = next_scalar(), offset = next_scalar();
-  const Meta out = Meta::contiguous(results[0].dtype, results[0].dims);
+  Meta out = Meta::contiguous(results[0].dtype, results[0].dims);
+  if (is_complex(out.dtype)) {  // its parts are drawn, and share the variance
+    out.dtype = out.dtype == LAZYT_DTYPE_COMPLEX128 ? LAZYT_DTYPE_FLOAT64 : out.dtype == LAZYT_DTYPE_COMPLEX64 ? LAZYT_DTYPE_FLOAT32 : LAZYT_DTYPE_FLOAT16;
+    out.dims.push_back(2);
+    out = Meta::contiguous(out.dtype, out.dims);
+  }
   Arg size = Arg::of_ints(out.dims), dtype = Arg::of_int(out.dtype, LAZYT_ARG_DTYPE);
   auto one = [&](const char* name, std::vector<Arg> a) {
     a.push_back(seed);
     a.push_back(offset);
-    return std::vector<ValueId>{graph_.add_op(name, "", std::move(a), out, source_)};
+    ValueId drawn = graph_.add_op(name, "", std::move(a), out, source_);
+    if (is_complex(results[0].dtype))
+      drawn = graph_.add_op("aten::view_as_complex", "", {Arg::of_value(drawn)}, Meta::contiguous(results[0].dtype, results[0].dims), source_);
+    return std::vector<ValueId>{drawn};
   };
   switch (op.lowering) {
     case Lowering::kDropout: {
@@ -361,7 +372,11 @@ base::Result<std::vector<ValueId>> Lowerer::random(const Op& op, const std::vect
       return std::vector<ValueId>{first, first + 1};
     }
     case Lowering::kUniform: return one("lazyt::uniform", {size, dtype, args[1], args[2]});
-    case Lowering::kNormal: return one("lazyt::normal", {size, dtype, args[1], args[2]});
+    case Lowering::kNormal: {
+      Arg deviation = args[2];
+      if (is_complex(results[0].dtype)) deviation = Arg::of_double(deviation.d * std::sqrt(0.5));
+      return one("lazyt::normal", {size, dtype, args[1], deviation});
+    }
     case Lowering::kBernoulli: {
       ValueId p = args.size() > 1 && args[1].kind == LAZYT_ARG_VALUE ? args[1].value : args[0].value;
       p = expand(p, out.dims);

@@ -46,7 +46,9 @@ const std::vector<Case> kCases = {
      }},
 };
 
-void discard() { (void)lazyt::trace::Session::get().wait(); }
+void discard() {
+  if (auto s = lazyt::trace::Session::get().wait(); !s.ok()) fprintf(stderr, "%s\n", s.to_string().c_str()), exit(1);
+}
 
 double microseconds(const Body& body, int calls) {
   auto begin = std::chrono::steady_clock::now();

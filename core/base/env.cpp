@@ -20,6 +20,7 @@ const std::vector<EnvOption>& env_options() {
       {"LAZYT_DEADLINE", "seconds >= 0; 0: none", "600",
        "How long one call into a backend may take before its device is given up as lost."},
       {"LAZYT_CACHE_SIZE", "integer >= 1", "1024", "Compiled programs kept in memory."},
+      {"LAZYT_EAGER", "0|1", "0", "Run each operator before its call returns: for debugging, errors come at their own line."},
       {"LAZYT_MAX_PENDING", "integer >= 1", "20000", "Recorded operators after which a trace is cut."},
       {"LAZYT_PROBE_BYTES", "integer >= 0", "262144", "Operands up to this size are shown to PyTorch's CPU kernel, as zeros, to learn shapes and errors."},
       {"LAZYT_REPLAY", "0|1", "1", "Follow known tapes while recording."},

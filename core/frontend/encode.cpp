@@ -23,6 +23,7 @@ class Encoder {
     const OpArg* arg = op_.op.args.data();
     for (const c10::IValue& v : args) {
       if (v.isTensor()) tensor(*arg++, v.toTensor());
+      else if (v.isInt()) integer(*arg++, v.toInt());
       else value(*arg++, v);
     }
   }
@@ -79,8 +80,8 @@ class Encoder {
     } else if (arg.type == ArgType::kDType) {
       v = from_torch(static_cast<at::ScalarType>(v));
     }
-    word(tagged(kInt));
-    word(static_cast<uint64_t>(v));
+    uint64_t* w = call_.signature.extend(2);
+    w[0] = tagged(kInt), w[1] = static_cast<uint64_t>(v);
   }
 
   void value(const OpArg& arg, const c10::IValue& v) {

@@ -25,8 +25,15 @@ namespace {
 
 SourceHook source_hook = nullptr;
 
+// LAZYT_EAGER: each operator runs before its call returns, so that an error is raised at its own line.
+bool one_by_one() {
+  static const bool on = check(base::env_bool("LAZYT_EAGER", false));
+  return on;
+}
+
 size_t max_pending() {
-  static const size_t n = static_cast<size_t>(check(base::env_int("LAZYT_MAX_PENDING", 20000, 1, 1 << 30)));
+  static const size_t n =
+      one_by_one() ? 1 : static_cast<size_t>(check(base::env_int("LAZYT_MAX_PENDING", 20000, 1, 1 << 30)));
   return n;
 }
 
@@ -111,6 +118,17 @@ void record_resolved(TorchOp& op, torch::jit::Stack* stack) {
   for (auto& r : results) stack->push_back(std::move(r));
 }
 
+void wait_for_results(const TorchOp& op, const trace::Call& call, const torch::jit::Stack& stack) {
+  std::vector<trace::Storage*> storages;
+  for (uint32_t w : call.writes) storages.push_back(call.operands[w]);
+  std::vector<at::Tensor> results;
+  for (const c10::IValue& v : torch::jit::last(stack, op.returns.size())) collect(results, v);
+  for (const at::Tensor& t : results)
+    if (is_lazy(t)) storages.push_back(&state_of(t));
+  for (trace::Storage* s : storages)
+    if (auto data = check(trace::Session::get().materialize(*s))) check(data->wait());
+}
+
 void record_call(TorchOp& op, torch::jit::Stack* stack) {
   ThreadState& thread = thread_state();
   trace::Call& call = thread.call;
@@ -151,7 +169,10 @@ void record_call(TorchOp& op, torch::jit::Stack* stack) {
     make_results(recorder, metas, shapes.fresh, fresh);
   }
   push_results(op, stack, fresh);
-  if (C10_UNLIKELY(recorder.pending_ops() >= max_pending())) check(session.flush(trace::FlushReason::kNodeBudget));
+  if (C10_UNLIKELY(recorder.pending_ops() >= max_pending())) {
+    check(session.flush(trace::FlushReason::kNodeBudget));
+    if (one_by_one()) wait_for_results(op, call, *stack);
+  }
 }
 
 }  // namespace

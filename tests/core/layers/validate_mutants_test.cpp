@@ -160,6 +160,9 @@ class ValidateMutants : public ::testing::TestWithParam<Mutant> {};
 
 TEST_P(ValidateMutants, IsNamedByItsRule) {
   const Mutant& m = GetParam();
+#ifdef __SANITIZE_ADDRESS__
+  if (m.number == 16) GTEST_SKIP() << "its planted defect is a leak: LeakSanitizer reports it, too";
+#endif
   Subject s("mutant_" + std::to_string(m.number));
   const lazyt_plugin_t& t = s.start();
   m.run(s, t);

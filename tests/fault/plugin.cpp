@@ -82,8 +82,9 @@ class Stream {
     while (true) {
       changed_.wait(lock, [this] { return stop_ || !jobs_.empty(); });
       if (jobs_.empty()) return;
+      auto& job = jobs_.front();  // stays where it is while others are pushed
       lock.unlock();
-      jobs_.front()();
+      job();
       lock.lock();
       jobs_.pop_front();  // only now is it drained
       changed_.notify_all();

@@ -9,7 +9,7 @@
 namespace lazyt::base {
 
 const std::vector<EnvOption>& env_options() {
-  static const std::vector<EnvOption> options = {
+  static const auto& options = *new std::vector<EnvOption>{
       {"LAZYT_BACKEND", "name | path | comma list", "", "Backend to run on; unset: highest score with a device."},
       {"LAZYT_PLUGIN_PATH", "absolute folders, ':' between", "", "Folders to look for plugins in, first."},
       {"LAZYT_LAYERS", "comma list of layers", "", "Layers between host and plugin: validate, validate:abort."},

@@ -7,7 +7,7 @@ Status::Status(lazyt_code_t code, std::string message)
                                  : std::make_shared<const Rep>(Rep{code, std::move(message), {}})) {}
 
 const std::vector<Note>& Status::notes() const {
-  static const std::vector<Note> none;
+  static const auto& none = *new std::vector<Note>;
   return rep_ ? rep_->notes : none;
 }
 

@@ -45,7 +45,7 @@ bool is_view(const c10::FunctionSchema& s) {
 // Composite operators that are better recorded as what they are made of: an unwritten tensor and a fill,
 // a random in-place operator, a copy.
 bool stays_composite(const std::string& name) {
-  static const std::set<std::string> kNames = {
+  static const auto& kNames = *new std::set<std::string>{
       "aten::empty_like", "aten::new_empty", "aten::new_empty_strided", "aten::empty_permuted", "aten::zeros",
       "aten::zeros_like", "aten::new_zeros", "aten::ones", "aten::ones_like", "aten::new_ones", "aten::full",
       "aten::full_like", "aten::new_full", "aten::rand", "aten::rand_like", "aten::randn", "aten::randn_like",

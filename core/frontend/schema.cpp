@@ -97,7 +97,7 @@ std::optional<c10::OperatorHandle> find_functional(const c10::FunctionSchema& sc
 }
 
 Lowering special(const std::string& name, const std::string& overload) {
-  static const std::map<std::string, Lowering> kSpecial = {
+  static const auto& kSpecial = *new std::map<std::string, Lowering>{
       {"aten::copy_", Lowering::kCopy},         {"aten::fill_", Lowering::kFill},
       {"aten::zero_", Lowering::kZero},         {"aten::native_dropout", Lowering::kDropout},
       {"aten::uniform_", Lowering::kUniform},   {"aten::normal_", Lowering::kNormal},

@@ -19,7 +19,7 @@ struct Kind {
 
 // Every layer there is.
 const std::vector<Kind>& kinds() {
-  static const std::vector<Kind> all = {
+  static const auto& all = *new std::vector<Kind>{
       {"validate", {"abort"}, [](const Words& options) -> std::unique_ptr<Layer> {
          return std::make_unique<Validate>(!options.empty());
        }}};

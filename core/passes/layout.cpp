@@ -10,6 +10,7 @@ namespace lazyt::passes {
 
 namespace {
 
+// Sets of names are never destroyed: what is in flight when the process exits still goes through the passes.
 using Names = std::unordered_set<std::string_view>;
 
 Layout of_meta(const ir::Meta& m) {
@@ -19,7 +20,7 @@ Layout of_meta(const ir::Meta& m) {
 
 // Results in row-major order, whatever the operands.
 bool makes_plain(const ir::Node& node) {
-  static const Names names = {"aten::full",   "aten::zeros",  "aten::ones", "aten::eye",
+  static const Names& names = *new Names{"aten::full",   "aten::zeros",  "aten::ones", "aten::eye",
                               "aten::arange", "aten::linspace", "aten::scalar_tensor",
                               "aten::mm",     "aten::addmm",  "aten::bmm"};
   return names.contains(node.name);
@@ -27,14 +28,14 @@ bool makes_plain(const ir::Node& node) {
 
 // Results in row-major order if all operands lie so.
 bool keeps_plain(const ir::Node& node) {
-  static const Names names = {"aten::sum",  "aten::mean",     "aten::amax",         "aten::amin", "aten::cat",
+  static const Names& names = *new Names{"aten::sum",  "aten::mean",     "aten::amax",         "aten::amin", "aten::cat",
                               "aten::stack", "aten::_softmax", "aten::_log_softmax", "aten::copy"};
   return names.contains(node.name) || node.name.starts_with("aten::_foreach_") || is_pointwise(node);
 }
 
 // Views that keep a dense operand dense.
 bool keeps_dense(const ir::Node& node) {
-  static const Names names = {"aten::t",         "aten::permute", "aten::transpose", "aten::reshape",
+  static const Names& names = *new Names{"aten::t",         "aten::permute", "aten::transpose", "aten::reshape",
                               "aten::view",      "aten::squeeze", "aten::unsqueeze", "aten::alias"};
   return names.contains(node.name);
 }
@@ -91,7 +92,7 @@ std::vector<Layout> layouts(const ir::Graph& graph) {
 }
 
 bool is_view(const std::string& name) {
-  static const Names views = {"aten::t",       "aten::permute",   "aten::transpose",    "aten::slice",
+  static const Names& views = *new Names{"aten::t",       "aten::permute",   "aten::transpose",    "aten::slice",
                               "aten::select",  "aten::expand",    "aten::view",         "aten::reshape",
                               "aten::squeeze", "aten::unsqueeze", "aten::diagonal",     "aten::as_strided",
                               "aten::alias",   "aten::unfold",    "aten::view_as_real", "aten::view_as_complex",
@@ -108,7 +109,7 @@ bool is_pointwise(const ir::Node& node) {
 }
 
 bool is_exact_pointwise(const ir::Node& node) {
-  static const Names names = {
+  static const Names& names = *new Names{
       "aten::mul",         "aten::div",        "aten::maximum",    "aten::minimum",    "aten::eq",
       "aten::ne",          "aten::lt",         "aten::le",         "aten::gt",         "aten::ge",
       "aten::logical_and", "aten::logical_or", "aten::logical_xor", "aten::where",     "aten::neg",

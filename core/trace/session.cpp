@@ -51,7 +51,7 @@ std::string describe(const Tape& tape) {
 
 // The passes, and a check of what is about to cross to a plugin: of every pass's work with LAZYT_VERIFY.
 base::Status optimise(ir::Graph& graph) {
-  static const auto verify_each = base::env_bool("LAZYT_VERIFY", false);
+  static const auto& verify_each = *new base::Result<bool>(base::env_bool("LAZYT_VERIFY", false));
   LAZYT_RETURN_IF_ERROR(verify_each.status());
   LAZYT_RETURN_IF_ERROR(passes::run_pipeline(graph, verify_each.value()));
   return verify_each.value() ? base::Status() : ir::verify(graph);

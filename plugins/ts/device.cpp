@@ -30,7 +30,7 @@ uint64_t physical_bytes() {
 }
 
 const std::string& cpu_name() {
-  static const std::string name = [] {
+  static const auto& name = *new std::string([] {
     std::ifstream info("/proc/cpuinfo");
     std::string line, model = "CPU";
     while (std::getline(info, line)) {
@@ -39,7 +39,7 @@ const std::string& cpu_name() {
       break;
     }
     return model + ", " + std::to_string(sysconf(_SC_NPROCESSORS_ONLN)) + " threads";
-  }();
+  }());
   return name;
 }
 

@@ -197,12 +197,7 @@ base::Status Lowerer::token(size_t index) {
   for (; role < roles_end; role += role_words(role)) operands_.push_back({low_of(*role), {}, ir::kNone});
   size_t k = 0;
   for_each_tensor(signature, h.signature, [&](const uint64_t* w) {
-    uint32_t rank = low_of(*w);
-    Geometry& g = operands_[k++].view;
-    g.meta.dtype = static_cast<DType>(mid_of(*w));
-    g.offset = static_cast<int64_t>(w[1]);
-    g.meta.dims.assign(w + 2, w + 2 + rank);
-    g.meta.strides.assign(w + 2 + rank, w + 2 + 2 * rank);
+    operands_[k++].view = {meta_of_tensor(w), static_cast<int64_t>(w[1])};
   });
 
   word_ = signature;

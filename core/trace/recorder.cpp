@@ -12,12 +12,6 @@ uint64_t token_hash(uint64_t seed, const uint64_t* words, size_t count) {
   return base::hash128(words, count * 8, seed).low;
 }
 
-// The geometry of a tensor entry, without its offset.
-base::Meta meta_of_tensor(const uint64_t* w) {
-  const size_t rank = low_of(*w);
-  return {static_cast<base::DType>(mid_of(*w)), base::Dims(w + 2, w + 2 + rank), base::Dims(w + 2 + rank, w + 2 + 2 * rank)};
-}
-
 }  // namespace
 
 const char* flush_reason_name(FlushReason reason) {
@@ -82,7 +76,7 @@ void Recorder::take_roles(Call& call, uint64_t parts) {
   }
 }
 
-void Recorder::undo_roles(Call&, size_t inputs, uint32_t slot) {
+void Recorder::undo_roles(size_t inputs, uint32_t slot) {
   for (const Met& m : met_)
     if (!m.part) m.storage->epoch = 0;
   for (auto [w, offset] : offsets_) w[1] = offset;
@@ -147,15 +141,13 @@ bool Recorder::matches(Call& call, const Tape& tape, size_t token) {
 }
 
 // Another known tape with the same beginning and this call next? Roles are taken with `parts`; a tape that wants
-// others gets them.
-bool Recorder::switch_tape(Call& call, uint64_t parts) {
-  const size_t inputs = inputs_.size() - std::count_if(met_.begin(), met_.end(), [](auto& m) { return m.part || m.storage->data; });
-  const uint32_t slot = next_slot_ - static_cast<uint32_t>(met_.size());
+// others gets them. inputs, slot: how many there were before the call.
+bool Recorder::switch_tape(Call& call, uint64_t parts, size_t inputs, uint32_t slot) {
   for (size_t i = tapes_.size(); i-- > 0;) {
     const Tape& t = *tapes_[i];
     if (tapes_[i] == tape_ || position_ >= t.tokens.size() || t.header(position_).op != call.op) continue;
     if (const uint64_t wanted = t.tokens[position_].parts; wanted != parts) {
-      undo_roles(call, inputs, slot);
+      undo_roles(inputs, slot);
       parts = can_be_parts(call, wanted) ? wanted : 0;
       take_roles(call, parts);
     }
@@ -180,8 +172,8 @@ const uint64_t* Recorder::replay(Call& call) {
   uint64_t parts = tape_ && position_ < tape_->tokens.size() ? tape_->tokens[position_].parts : 0;
   if (parts && !can_be_parts(call, parts)) parts = 0;
   take_roles(call, parts);
-  if (!(tape_ && matches(call, *tape_, position_)) && !((position_ == 0 || tape_) && switch_tape(call, parts))) {
-    undo_roles(call, inputs, slot);
+  if (!(tape_ && matches(call, *tape_, position_)) && !((position_ == 0 || tape_) && switch_tape(call, parts, inputs, slot))) {
+    undo_roles(inputs, slot);
     return nullptr;
   }
   const TokenHeader& header = tape_->header(position_);
@@ -262,10 +254,7 @@ const uint64_t* Recorder::append(Call& call, const Words& metas, uint32_t fresh,
     for (uint32_t index : call.writes) {
       const Storage& s = *call.operands[index];
       const uint64_t* g = geometry[index];
-      base::Meta written{static_cast<base::DType>(mid_of(*g)), {}, {}};
-      size_t rank = low_of(*g);
-      written.dims.assign(g + 2, g + 2 + rank);
-      written.strides.assign(g + 2 + rank, g + 2 + 2 * rank);
+      base::Meta written = meta_of_tensor(g);
       base::Meta natural = t.slots[s.slot];
       bool covers = g[1] == 0 && written.is_dense() && written.span_bytes() == s.size_bytes;
       bool unwritten = natural.dtype == LAZYT_DTYPE_UINT8 && natural.dims.size() == 1 && !s.pending && !s.data;

@@ -95,12 +95,12 @@ class Recorder {
  private:
   bool matches(Call& call, const Tape& tape, size_t token);
   void take_roles(Call& call, uint64_t parts);
-  void undo_roles(Call& call, size_t inputs, uint32_t slot);
+  void undo_roles(size_t inputs, uint32_t slot);
   bool can_be_part(const Call& call, size_t operand, const uint64_t* tensor) const;
   bool can_be_parts(const Call& call, uint64_t parts) const;
   uint64_t parts_that_move(const Call& call) const;
   void commit(Call& call, const TokenHeader& header);
-  bool switch_tape(Call& call, uint64_t parts);
+  bool switch_tape(Call& call, uint64_t parts, size_t inputs, uint32_t slot);
   void start_own_tape();
   void finish_tape();
   void link(Storage& s) {

@@ -129,6 +129,12 @@ void for_each_tensor(Word* words, size_t count, F&& f) {
     if (tag_of(*w) == kTensor) f(w);
 }
 
+// The geometry of the tensor entry at w, without its offset.
+inline base::Meta meta_of_tensor(const uint64_t* w) {
+  const size_t rank = low_of(*w);
+  return {static_cast<base::DType>(mid_of(*w)), base::Dims(w + 2, w + 2 + rank), base::Dims(w + 2 + rank, w + 2 + 2 * rank)};
+}
+
 inline uint64_t bits_of(double d) {
   uint64_t u;
   std::memcpy(&u, &d, 8);

@@ -34,8 +34,8 @@ class LoaderTest : public testing::Test {
     if (bad_.empty() || null_.empty()) GTEST_SKIP() << "LAZYT_BAD_PLUGINS and LAZYT_PLUGIN_PATH do not name the build tree";
     old_path_ = need_env("LAZYT_PLUGIN_PATH");
     unsetenv("LAZYT_BACKEND");
-    char pattern[] = "/tmp/lazyt_loader_XXXXXX";
-    temp_ = mkdtemp(pattern);
+    std::string pattern = fs::temp_directory_path() / "lazyt_loader_XXXXXX";
+    temp_ = mkdtemp(pattern.data());
     setenv("XDG_DATA_HOME", temp_.c_str(), 1);  // nothing that the user installed
   }
   void TearDown() override {

@@ -52,6 +52,12 @@ at::Tensor empty(at::IntArrayRef size, std::optional<at::ScalarType> dtype, std:
   return empty_strided(size, strides, dtype, layout, d, pin);
 }
 
+// Eager marks such zeros by a dispatch key, which says nothing that a program needs: here they are plain ones.
+at::Tensor efficient_zeros(at::IntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
+                           std::optional<at::Device> d, std::optional<bool> pin) {
+  return empty(size, dtype, layout, d, pin, std::nullopt).zero_();
+}
+
 const at::Tensor& resize_(const at::Tensor& self, at::IntArrayRef size, std::optional<at::MemoryFormat> format) {
   if (self.sizes() != size) {
     c10::TensorImpl* impl = self.unsafeGetTensorImpl();
@@ -184,6 +190,7 @@ bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& 
 void register_views() {
   static torch::Library library(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
   library.impl("empty.memory_format", TORCH_FN(empty));
+  library.impl("_efficientzerotensor", TORCH_FN(efficient_zeros));
   library.impl("empty_strided", TORCH_FN(empty_strided));
   library.impl("as_strided", TORCH_FN(at::native::as_strided_tensorimpl));
   library.impl("view", TORCH_FN(at::native::view));

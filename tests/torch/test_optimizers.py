@@ -1,4 +1,4 @@
-"""Every optimizer of torch.optim in every configuration of PyTorch's own list: as eager, without host syncs."""
+"""Every optimizer of torch.optim in every configuration of PyTorch's own list: as eager, no host syncs."""
 
 import copy
 import functools
@@ -23,7 +23,7 @@ NEED_VALUES = {
 
 
 def configurations():
-    """CUDA's options, each with the plain loop, foreach, fused and differentiable where PyTorch offers them."""
+    """CUDA's options, each with the plain loop, foreach, fused and differentiable where they are offered."""
     for info in optim_db:
         if info.only_supports_sparse_grads:
             continue

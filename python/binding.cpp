@@ -13,6 +13,7 @@
 #include "frontend/random.h"
 #include "frontend/registration.h"
 #include "frontend/storage.h"
+#include "frontend/thread_state.h"
 #include "frontend/tracer.h"
 #include "ir/text.h"
 #include "loader/loader.h"
@@ -77,14 +78,13 @@ std::shared_ptr<const ir::SourceLine> python_line() {
 
 trace::FlushReason reason_of(const std::string& name) {
   for (auto r : {trace::FlushReason::kValueNeeded, trace::FlushReason::kMarkStep, trace::FlushReason::kOptimizerStep,
-                 trace::FlushReason::kNodeBudget, trace::FlushReason::kHostOperator, trace::FlushReason::kExit})
+                 trace::FlushReason::kNodeBudget, trace::FlushReason::kHostOperator, trace::FlushReason::kOtherThread, trace::FlushReason::kExit})
     if (name == trace::flush_reason_name(r)) return r;
   TORCH_CHECK(false, "lazyt: unknown flush reason '", name, "'");
 }
 
 ir::Graph pending(const std::optional<at::Tensor>& t) {
-  if (session().recorder.empty()) return {};
-  return check(session().pending_program(t ? &frontend::state_of(*t) : nullptr));
+  return check(session().pending_program(t ? &frontend::state_of(*t) : nullptr, frontend::thread_state().recorder));
 }
 
 py::object to_python(const ir::Arg& a) {
@@ -183,23 +183,23 @@ PYBIND11_MODULE(_C, m) {
   }, py::arg("internal_folders") = std::vector<std::string>{});
   m.def("set_source_capture", [](bool on) { capture_sources = on; });
 
-  m.def("flush", [](const std::string& reason) { check(session().flush(reason_of(reason))); },
+  m.def("flush", [](const std::string& reason) { frontend::flush(reason_of(reason)); },
         py::arg("reason") = "MarkStep", release());
-  m.def("wait", [] { check(session().wait()); }, release());
+  m.def("wait", &frontend::wait, release());
   m.def("shutdown", [] { session().shutdown(); }, release());
   m.def("mark_forked", [] { return session().mark_forked(); });
 
   m.def("graph", [](std::optional<at::Tensor> t) { return ir::print(pending(t)); }, py::arg("tensor") = py::none());
   m.def("nodes", &nodes, py::arg("tensor") = py::none());
-  m.def("is_pending", [](const at::Tensor& t) { return frontend::state_of(t).pending; });
-  m.def("pending_ops", [] { return session().recorder.pending_ops(); });
-  m.def("live_storages", [] { return session().recorder.live_storages(); });
-  m.def("tape_count", [] { return session().recorder.tape_count(); });
+  m.def("is_pending", [](const at::Tensor& t) {
+    std::lock_guard lock(trace::recording_lock);
+    return frontend::state_of(t).pending;
+  });
+  m.def("pending_ops", [] { return session().totals().pending_ops; });
+  m.def("live_storages", [] { return session().totals().live_storages; });
+  m.def("tape_count", [] { return session().totals().tapes; });
   m.def("program_count", [] { return session().programs().size(); });
-  m.def("set_replay", [](bool on) {
-    std::lock_guard lock(session().recorder.mutex());
-    session().recorder.set_replay(on);
-  }, release());
+  m.def("set_replay", [](bool on) { session().set_replay(on); }, release());
   m.def("executor_busy_seconds", [] { return session().executor_busy_ns() * 1e-9; });
 
   m.def("counters", [] {

@@ -9,6 +9,7 @@
 #include "frontend/errors.h"
 #include "frontend/registration.h"
 #include "frontend/storage.h"
+#include "frontend/thread_state.h"
 #include "trace/session.h"
 
 namespace lazyt {
@@ -27,11 +28,11 @@ c10::Device device() { return frontend::device(); }
 
 void mark_step(bool wait) {
   base::counter("MarkStep").add();
-  frontend::check(trace::Session::get().flush(trace::FlushReason::kMarkStep));
+  frontend::flush(trace::FlushReason::kMarkStep);
   if (wait) wait_device_ops();
 }
 
-void wait_device_ops() { frontend::check(trace::Session::get().wait()); }
+void wait_device_ops() { frontend::wait(); }
 
 std::vector<std::pair<std::string, int64_t>> counters() { return base::counters(); }
 

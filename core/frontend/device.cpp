@@ -6,11 +6,14 @@
 #include "frontend/random.h"
 #include "frontend/registration.h"
 #include "frontend/storage.h"
+#include "frontend/thread_state.h"
 
 namespace lazyt::frontend {
 namespace {
 
-// One device, one stream: order is the recorder's business.
+c10::Stream stream(int64_t id) { return c10::Stream(c10::Stream::UNSAFE, device(), id); }
+
+// Order is the recorders' business, so streams need no events.
 struct Guard final : c10::impl::DeviceGuardImplInterface {
   c10::DeviceType type() const override { return kDeviceType; }
   c10::Device exchangeDevice(c10::Device d) const override {
@@ -22,20 +25,20 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     TORCH_CHECK(d.type() == kDeviceType && d.index() <= 0, "lazyt: there is no device ", d, "; there is one, lazyt:0");
   }
   void uncheckedSetDevice(c10::Device) const noexcept override {}
-  c10::Stream getStream(c10::Device) const override { return c10::Stream(c10::Stream::DEFAULT, device()); }
+  c10::Stream getStream(c10::Device) const override { return stream(current_stream()); }
   c10::Stream getDefaultStream(c10::Device) const override { return getStream(device()); }
   c10::Stream getStreamFromGlobalPool(c10::Device, bool) const override { return getStream(device()); }
   c10::Stream getNewStream(c10::Device, int) const override { return getStream(device()); }
-  c10::Stream exchangeStream(c10::Stream) const override { return getStream(device()); }
+  c10::Stream exchangeStream(c10::Stream s) const override { return stream(join_stream(s.id())); }
   c10::DeviceIndex deviceCount() const noexcept override { return 1; }
   bool queryStream(const c10::Stream&) const override { return true; }
-  void synchronizeStream(const c10::Stream&) const override { check(trace::Session::get().wait()); }
-  void synchronizeDevice(c10::DeviceIndex) const override { check(trace::Session::get().wait()); }
+  void synchronizeStream(const c10::Stream&) const override { wait(); }
+  void synchronizeDevice(c10::DeviceIndex) const override { wait(); }
   // Work is ordered as recorded, so an event is reached when all before it is: nothing to keep.
   void record(void**, const c10::Stream&, c10::DeviceIndex, c10::EventFlag) const override {}
   void block(void*, const c10::Stream&) const override {}
   bool queryEvent(void*) const override { return true; }
-  void synchronizeEvent(void*) const override { check(trace::Session::get().wait()); }
+  void synchronizeEvent(void*) const override { wait(); }
   void destroyEvent(void*, c10::DeviceIndex) const noexcept override {}
 };
 

@@ -124,6 +124,7 @@ struct ThreadEnd {
   ~ThreadEnd() {
     ThreadState* thread = std::exchange(current_thread_state, nullptr);
     if (!thread) return;
+    if (thread->own) trace::Session::get().give_back(*thread->own);
     for (trace::Storage* s : thread->states) pool().give_back(s, kMinOrder);
     for (void* p : thread->storage_impls) ::operator delete(p);
     delete thread;
@@ -133,7 +134,7 @@ struct ThreadEnd {
 class Allocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t n) override {
-    std::lock_guard lock(trace::Session::get().recorder.mutex());
+    std::lock_guard lock(trace::recording_lock);
     count_created(1);
     return new_data(n);
   }
@@ -161,11 +162,9 @@ void delete_state(void* context) {
   base::Ref<exec::Data> last;  // freed after the lock
   static base::Counter& destroyed = base::counter("DestroyLtcTensor");
   {
-    trace::Recorder& recorder = trace::Session::get().recorder;
-    std::lock_guard lock(recorder.mutex());
-    recorder.forget(*state);
+    std::lock_guard lock(trace::recording_lock);
+    trace::Recorder::forget(*state);
     if (C10_UNLIKELY(state->data)) std::swap(last, state->data);
-    state->epoch = 0;
     destroyed.add_locked();
   }
   int order = order_of(state->size_bytes);
@@ -202,7 +201,7 @@ void count_created(uint32_t tensors) {
 at::Tensor make_tensor(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype,
                        trace::Storage** out_state) {
   {
-    std::lock_guard lock(trace::Session::get().recorder.mutex());
+    std::lock_guard lock(trace::recording_lock);
     count_created(1);
   }
   return make_result(sizes, strides, dtype, out_state);
@@ -235,10 +234,10 @@ void upload(trace::Storage& state, base::Meta meta, const void* bytes, uint64_t 
   trace::Session& session = trace::Session::get();
   auto buffer = check(session.upload(bytes, size, std::move(keep)));
   auto data = base::make_ref<exec::Data>(std::move(meta), size, std::move(buffer));
-  std::lock_guard lock(session.recorder.mutex());
+  std::lock_guard lock(trace::recording_lock);
   std::swap(data, state.data);  // the old one is freed after the lock
   auto fresh = state.data;
-  session.recorder.set_data(state, std::move(fresh));
+  trace::Recorder::set_data(state, std::move(fresh));
 }
 
 void resize_storage(c10::StorageImpl& storage, size_t size) {

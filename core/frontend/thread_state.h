@@ -9,6 +9,10 @@
 namespace lazyt::frontend {
 
 struct ThreadState {
+  trace::Recorder* recorder = nullptr;  // where its operators go: own, or that of the stream it has joined
+  trace::Recorder* own = nullptr;       // for the thread alone
+  int64_t own_stream = 0, stream = 0;   // numbers of recorders: its own, the current one
+  at::ScalarType default_float = at::ScalarType::Undefined;  // the recorder's, as far as this thread knows
   trace::Call call;
   std::vector<at::Tensor> fresh;
   std::vector<trace::Storage*> states;  // of small storages, free to be taken
@@ -23,5 +27,25 @@ ThreadState* make_thread_state();
 inline ThreadState& thread_state() {
   return *(C10_LIKELY(current_thread_state != nullptr) ? current_thread_state : make_thread_state());
 }
+
+void take_recorder(ThreadState& thread);
+inline trace::Recorder& recorder_of(ThreadState& thread) {
+  if (C10_UNLIKELY(!thread.recorder)) take_recorder(thread);
+  return *thread.recorder;
+}
+
+// Streams of the device are the traces of threads. A thread that records by itself stays with its own; one that does
+// not (autograd's, for a backward that did not stay on the caller's thread) joins the trace of the stream it is given.
+void take_stream(ThreadState& thread);
+inline int64_t current_stream() {
+  ThreadState& thread = thread_state();
+  if (C10_UNLIKELY(!thread.own)) take_stream(thread);
+  return thread.stream;
+}
+int64_t join_stream(int64_t stream);  // returns the one before
+
+// Cuts this thread's trace; wait: and waits for all that was cut. Block: not with the GIL.
+void flush(trace::FlushReason reason);
+void wait();
 
 }  // namespace lazyt::frontend

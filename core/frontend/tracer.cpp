@@ -7,8 +7,6 @@
 #include <ATen/ops/neg.h>
 #include <c10/core/DefaultDtype.h>
 
-#include <atomic>
-
 #include "base/env.h"
 #include "frontend/arguments.h"
 #include "frontend/dtype.h"
@@ -86,15 +84,31 @@ void push_results(const TorchOp& op, torch::jit::Stack* stack, std::vector<at::T
 }
 
 // torch.set_default_dtype() changes what the same calls mean.
-std::atomic<uint8_t> default_float{static_cast<uint8_t>(at::kFloat)};
+void follow_default_dtype(ThreadState& thread, trace::Recorder& recorder, at::ScalarType now) {
+  const base::DType dtype = from_torch(now);
+  auto same = [&] {
+    std::lock_guard lock(recorder.mutex());
+    if (recorder.default_float() != dtype && recorder.empty()) recorder.set_default_float(dtype);
+    return recorder.default_float() == dtype;
+  };
+  while (!same()) check(trace::Session::get().flush(recorder, trace::FlushReason::kMarkStep));
+  thread.default_float = now;
+}
 
-void follow_default_dtype(at::ScalarType now) {
-  trace::Session& session = trace::Session::get();
-  check(session.flush(trace::FlushReason::kMarkStep));
-  std::lock_guard lock(session.recorder.mutex());
-  TORCH_CHECK(session.recorder.empty(), "lazyt: the default dtype changed while another thread records");
-  session.recorder.set_default_float(from_torch(now));
-  default_float = static_cast<uint8_t>(now);
+// f under the recorder's mutex; true once it is not null. Traces of other threads in which the call's operands are
+// pending are cut first.
+template <class F>
+bool unblocked(trace::Recorder& recorder, F&& f) {
+  while (true) {
+    trace::Recorder* other;
+    {
+      std::lock_guard lock(recorder.mutex());
+      if (f()) return true;
+      other = recorder.blocked_by();
+    }
+    if (!other) return false;
+    check(trace::Session::get().flush(*other, trace::FlushReason::kOtherThread));
+  }
 }
 
 // A few operators reach a device with tensors whose conjugation or sign is only noted: they get plain ones.
@@ -133,10 +147,9 @@ void record_call(TorchOp& op, torch::jit::Stack* stack) {
   ThreadState& thread = thread_state();
   trace::Call& call = thread.call;
   std::vector<at::Tensor>& fresh = thread.fresh;
-  trace::Session& session = trace::Session::get();
-  trace::Recorder& recorder = session.recorder;
+  trace::Recorder& recorder = recorder_of(thread);
   const at::ScalarType default_now = c10::get_default_dtype_as_scalartype();
-  if (C10_UNLIKELY(static_cast<uint8_t>(default_now) != default_float.load(std::memory_order_relaxed))) follow_default_dtype(default_now);
+  if (C10_UNLIKELY(default_now != thread.default_float)) follow_default_dtype(thread, recorder, default_now);
   auto args = torch::jit::last(*stack, op.op.args.size());
   if (C10_UNLIKELY(!encode(op, args, call))) return record_resolved(op, stack);
 
@@ -152,25 +165,31 @@ void record_call(TorchOp& op, torch::jit::Stack* stack) {
   }
 
   fresh.clear();
-  bool replayed;
-  {
-    std::lock_guard lock(recorder.mutex());
+  const size_t most = max_pending();
+  bool full = false;
+  const bool replayed = unblocked(recorder, [&] {
     const uint64_t* metas = recorder.replay(call);
-    replayed = metas != nullptr;
-    if (replayed) make_results(recorder, metas, recorder.fresh_count(), fresh);
-  }
+    if (!metas) return false;
+    make_results(recorder, metas, recorder.fresh_count(), fresh);
+    full = recorder.pending_ops() >= most;
+    return true;
+  });
   if (!replayed) {
     const ShapeResult& shapes = infer(op, call, args);
     if (shapes.host_reason) return call_on_host(op, stack, shapes.host_reason);
     check_backend_takes(op, call, shapes.metas, shapes.fresh);
     auto source = source_hook ? source_hook() : nullptr;
-    std::lock_guard lock(recorder.mutex());
-    const uint64_t* metas = recorder.append(call, shapes.metas, shapes.fresh, std::move(source));
-    make_results(recorder, metas, shapes.fresh, fresh);
+    unblocked(recorder, [&] {
+      const uint64_t* metas = recorder.append(call, shapes.metas, shapes.fresh, source);
+      if (!metas) return false;
+      make_results(recorder, metas, shapes.fresh, fresh);
+      full = recorder.pending_ops() >= most;
+      return true;
+    });
   }
   push_results(op, stack, fresh);
-  if (C10_UNLIKELY(recorder.pending_ops() >= max_pending())) {
-    check(session.flush(trace::FlushReason::kNodeBudget));
+  if (C10_UNLIKELY(full)) {
+    check(trace::Session::get().flush(recorder, trace::FlushReason::kNodeBudget));
     if (one_by_one()) wait_for_results(op, call, *stack);
   }
 }

@@ -8,11 +8,33 @@ namespace {
 
 constexpr size_t kMaxTapes = 256;
 
+// Guarded by recording_lock.
+uint64_t last_epoch = 0, last_step = 0;
+std::vector<Recorder*>& all_recorders() {
+  static auto* all = new std::vector<Recorder*>;
+  return *all;
+}
+
 uint64_t token_hash(uint64_t seed, const uint64_t* words, size_t count) {
   return base::hash128(words, count * 8, seed).low;
 }
 
 }  // namespace
+
+base::SpinLock recording_lock;
+
+Recorder::Recorder() {
+  live_.previous = live_.next = &live_;
+  std::lock_guard lock(mutex());
+  epoch_ = ++last_epoch;
+  all_recorders().push_back(this);
+}
+
+Recorder::~Recorder() {
+  std::lock_guard lock(mutex());
+  std::erase(all_recorders(), this);
+  clear_tapes();
+}
 
 const char* flush_reason_name(FlushReason reason) {
   switch (reason) {
@@ -21,6 +43,7 @@ const char* flush_reason_name(FlushReason reason) {
     case FlushReason::kOptimizerStep: return "OptimizerStep";
     case FlushReason::kNodeBudget: return "NodeBudget";
     case FlushReason::kHostOperator: return "HostOperator";
+    case FlushReason::kOtherThread: return "OtherThread";
     case FlushReason::kBackendChange: return "BackendChange";
     case FlushReason::kExit: return "Exit";
   }
@@ -28,14 +51,27 @@ const char* flush_reason_name(FlushReason reason) {
 }
 
 void Recorder::set_data(Storage& s, base::Ref<exec::Data> data) {
-  unlink(s);
-  s.epoch = 0;
+  forget(s);
   s.data = std::move(data);
 }
 
+const uint32_t* Recorder::slot_kept_for(const Storage& s) const {
+  auto it = s.shared ? elsewhere_.find(&s) : elsewhere_.end();
+  return it == elsewhere_.end() ? nullptr : &it->second;
+}
+
+// The storage's value is no longer what other traces take it for.
+void Recorder::forget_elsewhere(Storage& s) {
+  for (Recorder* r : all_recorders()) r->elsewhere_.erase(&s);
+  s.shared = false;
+}
+
 // Fills call.roles as this trace sees its operands now, and tags storages met for the first time. Operands among
-// `parts` (bits) become part inputs; their offsets leave the signature.
-void Recorder::take_roles(Call& call, uint64_t parts) {
+// `parts` (bits) become part inputs; their offsets leave the signature. False, and nothing has changed, if an operand
+// is pending in another trace.
+bool Recorder::take_roles(Call& call, uint64_t parts) {
+  const size_t inputs = inputs_.size();
+  const uint32_t slot = next_slot_;
   call.roles.clear();
   met_.clear();
   offsets_.clear();
@@ -61,6 +97,19 @@ void Recorder::take_roles(Call& call, uint64_t parts) {
       call.roles.push_back(s->slot);
       continue;
     }
+    if (s->recorder && s->recorder != this) {
+      if (s->pending) {
+        blocked_by_ = s->recorder;
+        undo_roles(inputs, slot);
+        return false;
+      }
+      if (const uint32_t* kept = slot_kept_for(*s)) {
+        call.roles.push_back(*kept);
+        continue;
+      }
+      if (s->epoch == s->recorder->epoch_) s->recorder->elsewhere_[s] = s->slot, s->shared = true;
+    }
+    s->recorder = this;
     s->epoch = epoch_;
     s->slot = next_slot_++;
     met_.push_back({s});
@@ -74,6 +123,7 @@ void Recorder::take_roles(Call& call, uint64_t parts) {
       call.roles.push_back(s->size_bytes);
     }
   }
+  return true;
 }
 
 void Recorder::undo_roles(size_t inputs, uint32_t slot) {
@@ -87,7 +137,7 @@ void Recorder::undo_roles(size_t inputs, uint32_t slot) {
 // A dense piece of data that this trace does not know as a whole, only read.
 bool Recorder::can_be_part(const Call& call, size_t operand, const uint64_t* tensor) const {
   const Storage& s = *call.operands[operand];
-  if (operand >= 64 || !s.data || s.pending || s.epoch == epoch_) return false;
+  if (operand >= 64 || !s.data || s.pending || s.epoch == epoch_ || slot_kept_for(s)) return false;
   if (std::find(call.writes.begin(), call.writes.end(), operand) != call.writes.end()) return false;
   const base::Meta meta = meta_of_tensor(tensor);
   const uint64_t size = meta.span_bytes();
@@ -164,6 +214,7 @@ bool Recorder::switch_tape(Call& call, uint64_t parts, size_t inputs, uint32_t s
 }
 
 const uint64_t* Recorder::replay(Call& call) {
+  blocked_by_ = nullptr;
   if (own_ || !replay_) return nullptr;
   if (position_ == 0 && !tape_) tape_ = guess_;
   if (!tape_ && tapes_.empty()) return nullptr;
@@ -171,7 +222,7 @@ const uint64_t* Recorder::replay(Call& call) {
   uint32_t slot = next_slot_;
   uint64_t parts = tape_ && position_ < tape_->tokens.size() ? tape_->tokens[position_].parts : 0;
   if (parts && !can_be_parts(call, parts)) parts = 0;
-  take_roles(call, parts);
+  if (!take_roles(call, parts)) return nullptr;
   if (!(tape_ && matches(call, *tape_, position_)) && !((position_ == 0 || tape_) && switch_tape(call, parts, inputs, slot))) {
     undo_roles(inputs, slot);
     return nullptr;
@@ -213,10 +264,11 @@ void Recorder::start_own_tape() {
 
 const uint64_t* Recorder::append(Call& call, const Words& metas, uint32_t fresh,
                                  std::shared_ptr<const ir::SourceLine> source) {
+  blocked_by_ = nullptr;
   if (!own_) start_own_tape();
   Tape& t = *tape_;
   const uint64_t parts = parts_that_move(call);
-  take_roles(call, parts);
+  if (!take_roles(call, parts)) return nullptr;
   for (const Met& m : met_) {
     const Storage& s = *m.storage;
     if (m.part || s.data) t.inputs.push_back(static_cast<uint32_t>(t.slots.size()));
@@ -321,7 +373,7 @@ Launch Recorder::flush(FlushReason reason) {
   launch.tape = tape_;
   launch.variant = t.variant;
   launch.reason = reason;
-  launch.step = ++step_;
+  launch.step = ++last_step;
   launch.outputs.reserve(t.variant->outputs.size());
   for (uint32_t slot : t.variant->outputs)
     launch.outputs.push_back(base::make_ref<exec::Data>(t.slots[slot], t.slot_bytes[slot]));
@@ -344,7 +396,8 @@ Launch Recorder::flush(FlushReason reason) {
   next_slot_ = 0;
   inputs_.clear();
   scalars_.clear();
-  epoch_++;
+  elsewhere_.clear();
+  epoch_ = ++last_epoch;
   return launch;
 }
 

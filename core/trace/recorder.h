@@ -4,11 +4,16 @@
 // is done: no node, no hash, no shapes. A call that differs looks for another tape with the same
 // beginning; without one, the prefix is copied and recording goes on from there. Nothing is lost.
 //
-// All functions but flush's caller-side work REQUIRE mutex() held. Nothing in here calls out, takes
-// the GIL, or drops a tensor.
+// Each thread that records has a recorder of its own, and so its own trace and tapes; they share storages. A value
+// that is pending in one trace is met by another only once the first is cut: see blocked_by(). Data may be an
+// input of several traces at once.
+//
+// All functions but flush's caller-side work REQUIRE mutex() held: it is one for all recorders. Nothing in here
+// calls out, takes the GIL, or drops a tensor.
 #pragma once
 
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "base/ref.h"
@@ -20,7 +25,7 @@
 namespace lazyt::trace {
 
 // Why a trace was cut. The names are those of the counters "Flush<Name>".
-enum class FlushReason { kValueNeeded, kMarkStep, kOptimizerStep, kNodeBudget, kHostOperator, kBackendChange, kExit };
+enum class FlushReason { kValueNeeded, kMarkStep, kOptimizerStep, kNodeBudget, kHostOperator, kOtherThread, kBackendChange, kExit };
 const char* flush_reason_name(FlushReason reason);
 
 // One operator call, filled by the frontend. Reused from call to call: no allocation once warm.
@@ -51,19 +56,29 @@ struct Launch {
 
 class Recorder {
  public:
-  base::SpinLock& mutex() { return mutex_; }
+  Recorder();
+  ~Recorder();
+  Recorder(const Recorder&) = delete;
+  Recorder& operator=(const Recorder&) = delete;
+
+  static base::SpinLock& mutex() { return recording_lock; }
 
   // The call is the next token of a known tape: records it and returns the words of its result metas,
   // valid until the next call. Null otherwise, and nothing has changed.
   const uint64_t* replay(Call& call);
   // Records a call that no tape has next. metas: fresh results, then written ones, as put_meta writes.
-  // Returns where they now stand.
+  // Returns where they now stand; null if blocked_by().
   const uint64_t* append(Call& call, const Words& metas, uint32_t fresh, std::shared_ptr<const ir::SourceLine> source);
+  // After either returned null: the recorder in whose trace an operand is pending. Without the mutex, that one is
+  // to be flushed and the call tried again. Null: nothing stands in the way.
+  Recorder* blocked_by() const { return blocked_by_; }
   // After either: the slot of the first result. Fresh result i takes slot first_result() + i and must be
   // bound before the mutex is let go; undefined ones take a slot, too.
   uint32_t first_result() const { return first_result_; }
   uint32_t fresh_count() const { return fresh_count_; }  // results that are new tensors
   void bind(Storage& s, uint32_t slot) {
+    if (s.shared) forget_elsewhere(s);
+    s.recorder = this;
     s.epoch = epoch_;
     s.slot = slot;
     s.data = nullptr;
@@ -71,8 +86,12 @@ class Recorder {
   }
 
   // The storage takes bytes from outside the trace; or goes away, and with it its pending value.
-  void set_data(Storage& storage, base::Ref<exec::Data> data);
-  void forget(Storage& storage) { unlink(storage); }
+  static void set_data(Storage& storage, base::Ref<exec::Data> data);
+  static void forget(Storage& storage) {
+    unlink(storage);
+    if (storage.shared) forget_elsewhere(storage);
+    storage.epoch = 0;
+  }
 
   bool empty() const { return position_ == 0; }
   size_t pending_ops() const { return position_; }
@@ -89,13 +108,16 @@ class Recorder {
   void set_replay(bool on) { replay_ = on; }
   // torch.get_default_dtype(), which decides dtypes of results: known tapes are forgotten. REQUIRES: empty().
   void set_default_float(base::DType dtype);
+  base::DType default_float() const { return default_float_; }
   // Forgets all tapes. REQUIRES: empty().
   void clear_tapes();
 
  private:
   bool matches(Call& call, const Tape& tape, size_t token);
-  void take_roles(Call& call, uint64_t parts);
+  bool take_roles(Call& call, uint64_t parts);
   void undo_roles(size_t inputs, uint32_t slot);
+  const uint32_t* slot_kept_for(const Storage& s) const;
+  static void forget_elsewhere(Storage& s);
   bool can_be_part(const Call& call, size_t operand, const uint64_t* tensor) const;
   bool can_be_parts(const Call& call, uint64_t parts) const;
   uint64_t parts_that_move(const Call& call) const;
@@ -112,21 +134,20 @@ class Recorder {
     live_.previous = &s;
     live_count_++;
   }
-  void unlink(Storage& s) {
+  static void unlink(Storage& s) {
     if (!s.pending) return;
     s.pending = false;
+    s.recorder->live_count_--;
     s.previous->next = s.next;
     s.next->previous = s.previous;
     s.previous = s.next = nullptr;
-    live_count_--;
   }
   void evict();
 
-  base::SpinLock mutex_;
   bool replay_ = true;
   base::DType default_float_ = LAZYT_DTYPE_FLOAT32;
-  uint64_t epoch_ = 1;
-  uint64_t step_ = 0, clock_ = 0;
+  uint64_t epoch_ = 0;  // of the current trace: no other one of the process has it
+  uint64_t clock_ = 0;
   std::vector<base::Ref<Tape>> tapes_;  // known, finished
   base::Ref<Tape> tape_;                // followed, or (own_) being written
   base::Ref<Tape> parent_;              // what the own tape left
@@ -145,6 +166,9 @@ class Recorder {
   std::vector<lazyt_scalar_t> scalars_;
   Storage live_;  // head of the ring of pending storages
   size_t live_count_ = 0;
+  Recorder* blocked_by_ = nullptr;
+  // Slots of inputs that another recorder has met since, and tagged with its own.
+  std::unordered_map<const Storage*, uint32_t> elsewhere_;
   // What the current call met first, in the order of the slots; a part has the words of its tensor. Scratch.
   struct Met {
     Storage* storage;
@@ -152,10 +176,6 @@ class Recorder {
   };
   std::vector<Met> met_;
   std::vector<std::pair<uint64_t*, uint64_t>> offsets_;  // words of part inputs, and what the call says; scratch
-
- public:
-  Recorder() { live_.previous = live_.next = &live_; }
-  ~Recorder() { clear_tapes(); }
 };
 
 }  // namespace lazyt::trace

@@ -1,5 +1,6 @@
 #include "trace/session.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -76,7 +77,64 @@ Session::Session() : programs_([] {
   }()) {
   // A wrong value is reported by device(), which every use passes.
   if (auto n = base::env_int("LAZYT_QUEUE", 4, 1, 1024); n.ok()) queue_ = static_cast<size_t>(n.value());
-  if (auto on = base::env_bool("LAZYT_REPLAY", true); on.ok()) recorder.set_replay(on.value());
+  if (auto on = base::env_bool("LAZYT_REPLAY", true); on.ok()) replay_ = on.value();
+}
+
+Recorder& Session::take_recorder() {
+  Recorder* taken = nullptr;
+  {
+    std::lock_guard lock(recorders_mutex_);
+    if (idle_.empty()) {
+      recorders_.push_back(std::make_unique<Recorder>());
+      recorders_.back()->set_replay(replay_);
+      return *recorders_.back();
+    }
+    taken = idle_.back();
+    idle_.pop_back();
+  }
+  // What an ended thread left is no part of the next one's step. If it cannot be cut now it goes on to be pending.
+  (void)flush(*taken, FlushReason::kOtherThread);
+  return *taken;
+}
+
+void Session::give_back(Recorder& recorder) {
+  std::lock_guard lock(recorders_mutex_);
+  idle_.push_back(&recorder);
+}
+
+Recorder* Session::recorder(size_t index) {
+  std::lock_guard lock(recorders_mutex_);
+  return index < recorders_.size() ? recorders_[index].get() : nullptr;
+}
+
+size_t Session::index_of(const Recorder& recorder) {
+  std::lock_guard lock(recorders_mutex_);
+  return std::ranges::find(recorders_, &recorder, &std::unique_ptr<Recorder>::get) - recorders_.begin();
+}
+
+std::vector<Recorder*> Session::all_recorders() {
+  std::lock_guard lock(recorders_mutex_);
+  std::vector<Recorder*> all;
+  for (auto& r : recorders_) all.push_back(r.get());
+  return all;
+}
+
+Session::Totals Session::totals() {
+  const auto all = all_recorders();
+  std::lock_guard recording(recording_lock);
+  Totals t;
+  for (Recorder* r : all) t.pending_ops += r->pending_ops(), t.live_storages += r->live_storages(), t.tapes += r->tape_count();
+  return t;
+}
+
+void Session::set_replay(bool on) {
+  {
+    std::lock_guard lock(recorders_mutex_);
+    replay_ = on;
+  }
+  const auto all = all_recorders();
+  std::lock_guard recording(recording_lock);
+  for (Recorder* r : all) r->set_replay(on);
 }
 
 base::Result<base::Ref<loader::Device>> Session::device() {
@@ -109,22 +167,21 @@ base::Status Session::use_backend(const std::string& requested) {
   }
   base::Ref<loader::Device> old = device_in_use();
   const bool lost = old && old->lost();
-  if (lost)
-    drain();
-  else if (old)
-    LAZYT_RETURN_IF_ERROR(wait());
+  if (old && !lost) LAZYT_RETURN_IF_ERROR(flush_all(FlushReason::kBackendChange));
+  drain();
   if (old) exec::InFlight::get().finish(old.get());
   base::Result<base::Ref<loader::Plugin>> plugin = loader::load(requested);
   if (!plugin.ok()) return plugin.status();
   LAZYT_ASSIGN_OR_RETURN(auto device, loader::Device::open(plugin.value(), 0));
   std::lock_guard submit(submit_mutex_);
   std::lock_guard lock(device_mutex_);
-  std::lock_guard recording(recorder.mutex());
+  const auto all = all_recorders();
+  std::lock_guard recording(recording_lock);
   // What was recorded before any device was there runs on the new one; so does what a lost one did not get to.
   if (device_ && !lost) {
-    if (!recorder.empty())
+    if (!std::ranges::all_of(all, &Recorder::empty))
       return base::failed_precondition("backend: another thread recorded meanwhile; change the backend when none does");
-    recorder.clear_tapes();
+    for (Recorder* r : all) r->clear_tapes();
   }
   programs_.clear();
   requested_ = requested;
@@ -137,17 +194,17 @@ loader::Worker& Session::executor() {  // REQUIRES: submit_mutex_
   return *executor_;
 }
 
-base::Status Session::flush(FlushReason reason) {
+base::Status Session::flush(Recorder& recorder, FlushReason reason) {
   // First of all: without a device nothing is cut, so nothing is lost.
   {
-    std::lock_guard recording(recorder.mutex());
+    std::lock_guard recording(recording_lock);
     if (recorder.empty()) return {};
   }
   LAZYT_ASSIGN_OR_RETURN(auto device, this->device());
   std::lock_guard submit(submit_mutex_);  // launches run in the order of their flushes
   auto launch = std::make_shared<Launch>();
   {
-    std::lock_guard recording(recorder.mutex());
+    std::lock_guard recording(recording_lock);
     if (recorder.empty()) return {};
     *launch = recorder.flush(reason);
   }
@@ -218,8 +275,13 @@ base::Result<base::Ref<loader::Buffer>> Session::upload(const void* data, uint64
   return loader::Buffer::from_host(device, data, size, std::move(keep));
 }
 
-base::Status Session::wait() {
-  LAZYT_RETURN_IF_ERROR(flush(FlushReason::kValueNeeded));
+base::Status Session::flush_all(FlushReason reason) {
+  for (Recorder* r : all_recorders()) LAZYT_RETURN_IF_ERROR(flush(*r, reason));
+  return {};
+}
+
+base::Status Session::wait(Recorder* recorder) {
+  if (recorder) LAZYT_RETURN_IF_ERROR(flush(*recorder, FlushReason::kValueNeeded));
   drain();
   return {};
 }
@@ -234,24 +296,26 @@ void Session::drain() {
 }
 
 base::Result<base::Ref<exec::Data>> Session::materialize(Storage& storage) {
-  bool pending;
+  Recorder* recorder;
   {
-    std::lock_guard recording(recorder.mutex());
-    pending = storage.pending;
-    if (!pending) return storage.data;
+    std::lock_guard recording(recording_lock);
+    if (!storage.pending) return storage.data;
+    recorder = storage.recorder;
   }
-  LAZYT_RETURN_IF_ERROR(flush(FlushReason::kValueNeeded));
-  std::lock_guard recording(recorder.mutex());
+  LAZYT_RETURN_IF_ERROR(flush(*recorder, FlushReason::kValueNeeded));
+  std::lock_guard recording(recording_lock);
   return storage.data;
 }
 
-base::Result<ir::Graph> Session::pending_program(const Storage* storage) {
+base::Result<ir::Graph> Session::pending_program(const Storage* storage, Recorder* recorder) {
   base::Ref<Tape> tape;
   std::vector<uint32_t> outputs;
   {
-    std::lock_guard recording(recorder.mutex());
-    tape = recorder.snapshot();
-    outputs = recorder.pending_slots(storage);
+    std::lock_guard recording(recording_lock);
+    if (storage) recorder = storage->pending ? storage->recorder : nullptr;
+    if (!recorder) return ir::Graph();
+    tape = recorder->snapshot();
+    outputs = recorder->pending_slots(storage);
   }
   LAZYT_ASSIGN_OR_RETURN(ir::Graph graph, lower(*tape, outputs));
   LAZYT_RETURN_IF_ERROR(optimise(graph));
@@ -314,7 +378,7 @@ void Session::shut_down_at_exit() {
 void Session::shutdown() {
   if (forked_) return;
   loader::cancel_all(true);
-  if (auto s = flush(FlushReason::kExit); !s.ok()) base::log(LAZYT_LOG_DEBUG, "exit: " + s.to_string());
+  if (auto s = flush_all(FlushReason::kExit); !s.ok()) base::log(LAZYT_LOG_DEBUG, "exit: " + s.to_string());
   {
     std::lock_guard submit(submit_mutex_);
     executor_.reset();

@@ -1,4 +1,4 @@
-// Session: what one lazyt device runs on: the plugin's device, the executor, the caches, the recorder.
+// Session: what one lazyt device runs on: the plugin's device, the executor, the caches, the recorders of threads.
 //
 // lazyt:0 is the one session of the process today. Recording needs no session's device: the plugin is
 // loaded when the first bytes or the first launch need it.
@@ -24,7 +24,19 @@ class Session {
   // The process's session. Never destroyed; shutdown() ends its work. [any thread]
   static Session& get();
 
-  Recorder recorder;
+  // A recorder for a thread that begins to record, with the tapes of one that has ended if there is one. It lives
+  // as long as the session; give_back when the thread ends: what is pending there stays so until it is needed, or
+  // the recorder taken up again.
+  Recorder& take_recorder();
+  void give_back(Recorder& recorder);
+  // By the order in which they were made; null if there are not so many.
+  Recorder* recorder(size_t index);
+  size_t index_of(const Recorder& recorder);
+  struct Totals {
+    size_t pending_ops = 0, live_storages = 0, tapes = 0;
+  };
+  Totals totals();  // of all recorders
+  void set_replay(bool on);
 
   // The plugin's device, loaded at first use (LAZYT_BACKEND, or `backend` before that). A failure
   // is not remembered: the next call tries again. A lost device is an error that says so.
@@ -36,16 +48,19 @@ class Session {
   // The bytes on the device. When memory is short, waits for launches to end and tries again. keep: owns data.
   base::Result<base::Ref<loader::Buffer>> upload(const void* data, uint64_t size, loader::Keep keep);
 
-  // Cuts the trace, if there is one, and hands it to the executor. Blocks while the queue is full:
-  // callers hold neither the GIL nor recorder.mutex().
-  base::Status flush(FlushReason reason);
-  // flush, then waits until all work has been run. Errors stay with the data they poisoned.
-  base::Status wait();
-  // Cuts the trace only if the storage's bytes are pending in it; returns its data, null if never written.
+  // Cuts the recorder's trace, if there is one, and hands it to the executor. Blocks while the queue is full:
+  // callers hold neither the GIL nor the recorders' mutex.
+  base::Status flush(Recorder& recorder, FlushReason reason);
+  base::Status flush_all(FlushReason reason);
+  // Cuts the caller's trace (null: it has none), then waits until all that was cut has been run. Errors stay with the
+  // data they poisoned.
+  base::Status wait(Recorder* recorder);
+  // Cuts the trace in which the storage's bytes are pending, if any; returns its data, null if never written.
   base::Result<base::Ref<exec::Data>> materialize(Storage& storage);
 
-  // The pending program that computes the given storage, or all pending ones (null). For printing.
-  base::Result<ir::Graph> pending_program(const Storage* storage);
+  // The pending program that computes the given storage; or (null) all that is pending in the recorder's trace,
+  // which may be null. For printing.
+  base::Result<ir::Graph> pending_program(const Storage* storage, Recorder* recorder);
   // Whether the backend takes the (single) call; the refusal as "reason: detail" otherwise. Only used
   // when fallback is not allowed silently.
   base::Result<std::string> refusal(const Op& op, Call& call, const Words& metas, uint32_t fresh);
@@ -68,6 +83,7 @@ class Session {
 
  private:
   Session();
+  std::vector<Recorder*> all_recorders();
   base::Ref<loader::Device> device_in_use();  // null before the first use; may be lost
   void drain();                               // waits for what was submitted
   void run(Launch& launch, const base::Ref<loader::Device>& device);
@@ -75,7 +91,10 @@ class Session {
                                                const base::Ref<loader::Device>& device);
   loader::Worker& executor();
 
-  std::mutex device_mutex_, submit_mutex_;
+  std::mutex device_mutex_, submit_mutex_, recorders_mutex_;
+  std::vector<std::unique_ptr<Recorder>> recorders_;
+  std::vector<Recorder*> idle_;  // of threads that have ended
+  bool replay_ = true;
   base::Ref<loader::Device> device_;
   std::string requested_;
   std::unique_ptr<loader::Worker> executor_;

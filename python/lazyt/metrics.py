@@ -77,6 +77,7 @@ _REASONS = {
     "OptimizerStep": "an optimizer's step ended",
     "NodeBudget": "more operators were pending than LAZYT_MAX_PENDING",
     "HostOperator": "an operator had to run on the host",
+    "OtherThread": "another thread used what was pending",
     "BackendChange": "another backend was chosen",
     "Exit": "the process ended",
 }

@@ -73,16 +73,16 @@ class Scenario {
       call_words_.signature.append(
           {tagged(kTensor, 1, LAZYT_DTYPE_FLOAT32), offset, static_cast<uint64_t>(n), 1});
     }
-    std::lock_guard lock(session_.recorder.mutex());
-    if (!session_.recorder.replay(call_words_)) {
+    std::lock_guard lock(recorder_.mutex());
+    if (!recorder_.replay(call_words_)) {
       Words metas;
       put_meta(metas, Meta::contiguous(LAZYT_DTYPE_FLOAT32, {n}));
-      session_.recorder.append(
+      recorder_.append(
           call_words_, metas, 1,
           std::make_shared<lazyt::ir::SourceLine>(lazyt::ir::SourceLine{kUserFile, "", line}));
     }
     result.size_bytes = static_cast<uint64_t>(n) * 4;
-    session_.recorder.bind(result, session_.recorder.first_result());
+    recorder_.bind(result, recorder_.first_result());
   }
 
   Status upload(Storage& storage, const std::vector<float>& values) {
@@ -106,8 +106,8 @@ class Scenario {
   // The plans of earlier steps go, and their executables with them.
   void forget_programs() {
     {
-      std::lock_guard lock(session_.recorder.mutex());
-      session_.recorder.clear_tapes();
+      std::lock_guard lock(recorder_.mutex());
+      recorder_.clear_tapes();
     }
     session_.programs().clear();
     lazyt::loader::settle();
@@ -127,7 +127,7 @@ class Scenario {
     record(lgamma_, {&y}, z, 12);
     record(mul_, {&z, &y}, out, 13);
     forget(y), forget(z);
-    if (Status s = session_.flush(FlushReason::kMarkStep); !s.ok()) {
+    if (Status s = session_.flush(recorder_, FlushReason::kMarkStep); !s.ok()) {
       fail("launch", s);
     } else if (Status s = read(out, got); !s.ok()) {
       const bool again = read(out, got).ok();
@@ -146,7 +146,7 @@ class Scenario {
       wrong_values_++;
     if (auto device = session_.device(); device.ok())
       if (auto stats = device.value()->memory_stats(); !stats.ok()) fail("statistics", stats.status());
-    if (session_.recorder.empty()) forget_programs();
+    if (recorder_.empty()) forget_programs();
     if (failures_.empty() || failures_.back().step != number) good_steps_++;
   }
 
@@ -157,7 +157,7 @@ class Scenario {
     for (uint64_t offset = 0; offset < 4; offset++) {
       Storage square;
       record(mul_, {&x, &x}, square, 14, 4, offset);
-      Status s = session_.flush(FlushReason::kMarkStep);
+      Status s = session_.flush(recorder_, FlushReason::kMarkStep);
       if (s.ok()) s = read(square, got);
       if (!s.ok()) {
         const bool again = read(square, got).ok();
@@ -170,8 +170,8 @@ class Scenario {
   }
 
   void forget(Storage& s) {
-    std::lock_guard lock(session_.recorder.mutex());
-    session_.recorder.forget(s);
+    std::lock_guard lock(recorder_.mutex());
+    recorder_.forget(s);
   }
 
   void load_and_unload(int round) {
@@ -254,6 +254,7 @@ class Scenario {
   }
 
   Session& session_ = Session::get();
+  Recorder& recorder_ = session_.take_recorder();
   lazyt::testing::FakeHostRunner runner_;
   const std::string function_;
   const int call_;

@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <deque>
+#include <optional>
+#include <thread>
+
 namespace lazyt::trace {
 namespace {
 
@@ -30,6 +34,12 @@ class RecorderTest : public ::testing::Test {
 
   // Records a call over whole one-dim storages; true if it was replayed.
   bool record(Op& op, std::vector<Storage*> operands, Storage* result, double number = 0, bool with_number = false) {
+    return *record_on(recorder, op, operands, result, number, with_number);
+  }
+  // Nothing if an operand is pending in another trace.
+  std::optional<bool> record_on(Recorder& recorder, Op& op, std::vector<Storage*> operands, Storage* result,
+                                double number = 0, bool with_number = false) {
+    Call call;
     call.clear(&op);
     for (size_t i = 0; i < operands.size(); i++) {
       if (op.args[i].written) call.writes.push_back(static_cast<uint32_t>(call.operands.size()));
@@ -49,7 +59,7 @@ class RecorderTest : public ::testing::Test {
     if (!replayed) {
       Words metas;
       put_meta(metas, base::Meta::contiguous(LAZYT_DTYPE_FLOAT32, {static_cast<int64_t>(operands[0]->size_bytes / 4)}));
-      recorder.append(call, metas, result ? 1 : 0, nullptr);
+      if (!recorder.append(call, metas, result ? 1 : 0, nullptr)) return std::nullopt;
     }
     if (result) {
       result->size_bytes = operands[0]->size_bytes;
@@ -57,14 +67,14 @@ class RecorderTest : public ::testing::Test {
     }
     return replayed;
   }
-  Launch flush() {
+  Launch flush() { return flush(recorder); }
+  static Launch flush(Recorder& recorder) {
     std::lock_guard lock(recorder.mutex());
     return recorder.flush(FlushReason::kMarkStep);
   }
 
   Op add, mul, add_in_place;
   Recorder recorder;
-  Call call;
 };
 
 TEST_F(RecorderTest, TheSecondTimeAStepIsReplayed) {
@@ -232,6 +242,107 @@ TEST_F(RecorderTest, WithoutReplayEveryStepIsRecordedAndNoTapeIsKept) {
     recorder.forget(x);
   }
   EXPECT_EQ(recorder.tape_count(), 0u);
+}
+
+// Two threads, each with a recorder.
+
+TEST_F(RecorderTest, TracesThatShareInputsFollowTheirOwnTapesHoweverTheirCallsInterleave) {
+  Recorder other;
+  Storage a = input(), b = input();
+  for (int round = 0; round < 4; round++) {
+    Storage x, y, z, u, v, w;
+    const bool late = round % 2;  // the other one's calls come first or last
+    auto theirs = [&] {
+      EXPECT_EQ(record_on(other, mul, {&b, &a}, &u), round > 0);
+      EXPECT_EQ(record_on(other, mul, {&a, &u}, &v), round > 0);
+    };
+    EXPECT_EQ(record(add, {&a, &b}, &x), round > 0);
+    if (!late) theirs();
+    EXPECT_EQ(record(add, {&b, &x}, &y), round > 0);
+    if (late) theirs();
+    EXPECT_EQ(record(add, {&a, &y}, &z), round > 0);
+    EXPECT_EQ(record_on(other, mul, {&b, &v}, &w), round > 0);
+    EXPECT_EQ(flush().inputs.size(), 2u);
+    EXPECT_EQ(flush(other).inputs.size(), 2u);
+    for (Storage* s : {&x, &y, &z, &u, &v, &w}) Recorder::forget(*s);
+  }
+  EXPECT_EQ(recorder.tape_count(), 1u);
+  EXPECT_EQ(other.tape_count(), 1u);
+}
+
+TEST_F(RecorderTest, WhatIsPendingInAnotherTraceIsMetAfterThatIsCut) {
+  Recorder other;
+  Storage a = input(), x, y;
+  record(add, {&a, &a}, &x);
+  EXPECT_EQ(record_on(other, mul, {&a, &x}, &y), std::nullopt);
+  EXPECT_EQ(other.blocked_by(), &recorder);
+  EXPECT_TRUE(other.empty());
+  flush();
+  EXPECT_EQ(record_on(other, mul, {&a, &x}, &y), false);
+  EXPECT_EQ(other.blocked_by(), nullptr);
+  Launch launch = flush(other);
+  ASSERT_EQ(launch.inputs.size(), 2u);
+  EXPECT_EQ(launch.inputs[1].data.get(), x.data.get());
+}
+
+TEST_F(RecorderTest, AnInputThatAnotherThreadWritesIsANewInputFromThenOn) {
+  Recorder other;
+  Storage a = input(), b = input(), x, y, z;
+  auto before = a.data;
+  record(add, {&a, &b}, &x);
+  EXPECT_TRUE(record_on(other, add_in_place, {&a, &b}, nullptr).has_value());
+  flush(other);
+  record(add, {&a, &b}, &y);
+  record(add, {&a, &b}, &z);
+  Launch launch = flush();
+  ASSERT_EQ(launch.inputs.size(), 3u);
+  EXPECT_EQ(launch.inputs[0].data.get(), before.get());
+  EXPECT_EQ(launch.inputs[2].data.get(), a.data.get());
+}
+
+TEST_F(RecorderTest, AFreedStorageThatIsUsedAgainIsNotTakenForTheOldOne) {
+  Recorder other;
+  Storage a = input(), x, y, z;
+  record(add, {&a, &a}, &x);
+  record_on(other, mul, {&a, &a}, &y);
+  Recorder::forget(a);  // and taken up by a new tensor
+  a.data = data(4);
+  record(add, {&a, &x}, &z);
+  EXPECT_EQ(flush().inputs.size(), 2u);
+}
+
+TEST_F(RecorderTest, ACallThatCannotBeRecordedYetLeavesTheSlotsThatOthersKeep) {
+  Recorder other;
+  Storage a = input(), b = input(), x, y, z;
+  record(add, {&a, &b}, &x);
+  EXPECT_EQ(record_on(other, mul, {&a, &x}, &y), std::nullopt);  // had taken note of a
+  record(add, {&a, &b}, &z);
+  EXPECT_EQ(flush().inputs.size(), 2u);
+}
+
+TEST_F(RecorderTest, ThreadsThatShareAModelRecordAtOnce) {
+  constexpr int kThreads = 4, kSteps = 200;
+  Storage model[2] = {input(), input()};
+  std::deque<Recorder> recorders(kThreads);
+  std::vector<std::thread> threads;
+  std::atomic<int> replayed{0}, inputs{0};
+  for (Recorder& mine : recorders)
+    threads.emplace_back([&] {
+      for (int step = 0; step < kSteps; step++) {
+        Storage x, y, z;
+        bool known = record_on(mine, add, {&model[0], &model[1]}, &x).value();
+        std::this_thread::yield();
+        known = record_on(mine, mul, {&model[1], &x}, &y).value() && known;
+        known = record_on(mine, add, {&model[0], &y}, &z).value() && known;
+        replayed += known;
+        inputs += static_cast<int>(flush(mine).inputs.size());
+        std::lock_guard lock(recording_lock);
+        for (Storage* s : {&x, &y, &z}) Recorder::forget(*s);
+      }
+    });
+  for (auto& t : threads) t.join();
+  EXPECT_EQ(replayed, kThreads * (kSteps - 1));
+  EXPECT_EQ(inputs, kThreads * kSteps * 2);
 }
 
 }  // namespace

@@ -42,6 +42,8 @@ void write(const fs::path& from, const fs::path& to, const std::string& name) {
     text = replaced(std::move(text), "LAZYT_ABI_MINOR", std::to_string(LAZYT_ABI_MINOR));
     text = replaced(std::move(text), "LAZYT_ABI_DRAFT", std::to_string(LAZYT_ABI_DRAFT));
   }
+  // Cargo takes paths only: that of this SDK.
+  if (from.filename() == "Cargo.toml") text = replaced(std::move(text), "LAZYT_RUST_CRATES", sdk_path("rust").string());
   fs::create_directories(to.parent_path());
   std::ofstream out(to, std::ios::binary);
   out << renamed(std::move(text), name);

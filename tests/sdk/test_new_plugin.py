@@ -1,4 +1,4 @@
-"""What `lazyt new-plugin` writes, as a vendor meets it: an empty folder, the installed SDK, its README's commands."""
+"""What `lazyt new-plugin` writes, as a vendor meets it: an empty folder, the installed SDK, its README."""
 
 import os
 import re
@@ -14,8 +14,8 @@ BIN = Path(sys.executable).parent
 pytestmark = pytest.mark.skipif(not (BIN / "lazyt").exists(), reason="the lazyt command is not installed")
 
 # The README's commands in their order: one of the builds, then the check, then the training.
-STEPS = {"c": ["plain", "meson", "cmake"], "cpp": ["plain", "meson", "cmake"]}
-NEEDS = {"meson": "meson", "cmake": "cmake"}
+STEPS = {"c": ["plain", "meson", "cmake"], "cpp": ["plain", "meson", "cmake"], "rust": ["cargo"]}
+NEEDS = {"plain": "cc", "meson": "meson", "cmake": "cmake", "cargo": "cargo"}
 
 
 def shell(command: str, folder: Path, **environment: str) -> str:
@@ -34,16 +34,18 @@ def commands(folder: Path) -> list[str]:
     return re.findall(r"```sh\n(.*?)```", readme, re.DOTALL)
 
 
-def ways():
+def ways() -> list:
+    found = []
     for language in STEPS:
         for how in STEPS[language]:
-            slow = language != "c" and how != "plain"
-            yield pytest.param(language, how, marks=pytest.mark.slow if slow else ())
+            slow = language == "cpp" and how != "plain"
+            found.append(pytest.param(language, how, marks=pytest.mark.slow if slow else ()))
+    return found
 
 
 @pytest.mark.parametrize("language, how", ways())
 def test_the_commands_of_its_readme_build_check_and_train(language, how, tmp_path):
-    if how in NEEDS and not shutil.which(NEEDS[how], path=f"{BIN}:{os.environ['PATH']}"):
+    if not shutil.which(NEEDS[how], path=f"{BIN}:{os.environ['PATH']}"):
         pytest.skip(f"{NEEDS[how]} is not installed")
     shell(f"lazyt new-plugin acme --lang {language} --folder .", tmp_path)
     *builds, check, train = commands(tmp_path)
@@ -56,16 +58,23 @@ def test_the_commands_of_its_readme_build_check_and_train(language, how, tmp_pat
     assert [line.split()[-1] for line in symbols] == ["lazyt_plugin_entry_v1"]
     assert " 0 fail, 0 crash, 0 timeout" in shell(check, tmp_path)
     assert "LAZYT_FALLBACK=deny" in train
-    if how == "plain":
+    if how == STEPS[language][0]:
         assert "acme: " in shell(train, tmp_path, LAZYT_LAYERS="validate:abort")
 
 
-@pytest.mark.parametrize("language", STEPS)
+@pytest.mark.parametrize("language", ["c", "cpp"])
 def test_sources_compile_without_warnings(language, tmp_path):
     shell(f"lazyt new-plugin acme --lang {language} --folder .", tmp_path)
     compiler = {"c": "cc -std=c11", "cpp": "c++ -std=c++20 -Wno-missing-field-initializers"}[language]
     warnings = "-Wall -Wextra -Werror -fvisibility=hidden -fsyntax-only"
     shell(f'{compiler} {warnings} -I"$(lazyt sdk include)" *.{language}', tmp_path)
+
+
+def test_a_backend_in_rust_has_no_unsafe_code(tmp_path):
+    shell("lazyt new-plugin acme --lang rust --folder .", tmp_path)
+    sources = {path.name: path.read_text() for path in (tmp_path / "src").glob("*.rs")}
+    assert "#![deny(unsafe_code)]" in sources["lib.rs"]
+    assert [name for name, text in sources.items() if re.search(r"\bunsafe\b|allow\(unsafe", text)] == []
 
 
 def test_it_refuses_the_rest_with_reasons(tmp_path):

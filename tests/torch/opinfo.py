@@ -4,8 +4,8 @@
     python tests/torch/opinfo.py --category backward --filter 'linalg'
     python tests/torch/opinfo.py --results run.jsonl          resumable: what stands in the file is not run again
 
-Values, dtypes, shapes, strides and exceptions are compared. An operator that does not give the same values twice
-eagerly is random: its values are not compared. Items run in children, so that a crash or a hang is a result.
+Values, dtypes, shapes, strides and exceptions are compared; of random operators the distribution, and that cuts change
+nothing (distribution.py). Items run in children, so that a crash or a hang is a result.
 Known exceptions stand with their reasons in opinfo_skips.toml; one that passes is reported.
 """
 
@@ -21,13 +21,13 @@ import sys
 import time
 import tomllib
 import traceback
-import unittest.mock
 import warnings
 from collections import Counter
 from pathlib import Path
 
 import lazyt
 import torch
+from distribution import cuts_matter, distributions_differ, draws
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
 
@@ -183,18 +183,24 @@ HOST_OPERANDS = {"tensor_split"}  # PyTorch wants the indices on the CPU whateve
 UNWRITTEN = {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"}
 
 
-def is_random(op, category, sample) -> bool:
-    """Whether eager itself gives other values another time; memory that was never written holds any."""
-    if op.name in UNWRITTEN:
-        return True
-    shown = []
-    for seed in (1, 2, 3):
-        torch.manual_seed(seed)
-        with unittest.mock.patch("torch.manual_seed"):  # some samples seed themselves
-            shown.append(attempt(perform, op, category, sample, "cpu"))
-    if any(isinstance(s, Exception) for s in shown):
-        return False
-    return any(difference(shown[0], s, True) is not None for s in shown[1:])
+def values_of(shown) -> list[torch.Tensor]:
+    if isinstance(shown, Exception):
+        raise shown
+    return [s["value"] for s in shown if isinstance(s, dict)]
+
+
+def judge(op, category: str, sample, eager: list, lazy: list) -> tuple[str | None, bool]:
+    """The difference, and whether the sample is random. Memory that was never written holds any values."""
+    if text := difference(eager, lazy, False):
+        return text, False
+    text = difference(eager, lazy, op.name not in UNWRITTEN)
+    if not text or not draws(perform, op, category, sample, "cpu"):
+        return text, False
+
+    def once(device: str):
+        return attempt(perform, op, category, sample, device)
+
+    return distributions_differ(once, "lazyt", values_of) or cuts_matter(once, "lazyt", values_of), True
 
 
 def samples_of(op, category: str):
@@ -227,7 +233,6 @@ def run_item(op, category: str, most: int | None) -> dict:
             break
         torch.manual_seed(0)
         eager = attempt(perform, op, category, sample, "cpu")
-        random = random or is_random(op, category, sample)
         torch.manual_seed(0)
         lazyt.metrics.reset()
         lazy = attempt(perform, op, category, sample, "lazyt")
@@ -239,8 +244,8 @@ def run_item(op, category: str, most: int | None) -> dict:
         elif isinstance(eager, Exception):
             kind, text = "error", f"nothing raised, eager {describe(eager)}"
         else:
-            text = difference(eager, lazy, not random)
-            kind = "wrong" if text else "pass"
+            text, drawn = judge(op, category, sample, eager, lazy)
+            kind, random = "wrong" if text else "pass", random or drawn
         counts[kind] += 1
         fallback.update({n for n in hosts})
         if text and len(what) < 3:

@@ -4,7 +4,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import lazyt
 import pytest
+import torch
 
 pytest.importorskip("expecttest", reason="PyTorch's OpInfo needs it")
 
@@ -16,3 +18,25 @@ def test_a_sample_of_operators_is_as_eager():
         [sys.executable, str(tool), "--every", "31", "--samples", "3", *categories], capture_output=True, text=True
     )
     assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_distributions_and_cuts_are_told_apart():
+    sys.path.insert(0, str(Path(__file__).parent))
+    import distribution
+
+    def draws(shift):
+        return lambda device: [torch.rand(64, device=device) + (shift if device == "lazyt" else 0)]
+
+    def on_cpu(results):
+        return [r.cpu() for r in results]
+
+    assert distribution.draws(draws(0), "cpu") and not distribution.draws(torch.ones, 3)
+    assert distribution.distributions_differ(draws(0), "lazyt", on_cpu) is None
+    assert distribution.distributions_differ(draws(0.05), "lazyt", on_cpu)
+    assert distribution.cuts_matter(draws(0), "lazyt", on_cpu) is None
+
+    def counts_cuts(device):
+        torch.ones(2, device=device).add_(1)
+        return [torch.tensor(float(lazyt.metrics.counters().get("MarkStep", 0)))]
+
+    assert distribution.cuts_matter(counts_cuts, "lazyt", on_cpu)

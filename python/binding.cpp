@@ -181,6 +181,7 @@ PYBIND11_MODULE(_C, m) {
     frontend::set_source_hook(&python_line);
     frontend::initialize();
   }, py::arg("internal_folders") = std::vector<std::string>{});
+  m.def("record_late_operators", &frontend::record_late_operators);
   m.def("set_source_capture", [](bool on) { capture_sources = on; });
 
   m.def("flush", [](const std::string& reason) { frontend::flush(reason_of(reason)); },

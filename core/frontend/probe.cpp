@@ -1,6 +1,7 @@
 #include "frontend/probe.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/MemoryOverlap.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/diagonal.h>
@@ -100,9 +101,12 @@ Answer ask_meta(const TorchOp& op, c10::ArrayRef<c10::IValue> args) {
   return a;
 }
 
+// Somebody's code: it may do more than compute.
+bool is_custom(const TorchOp& op) { return op.op.name.rfind("aten::", 0) != 0; }
+
 // Whether eager's verdict on constants is its verdict on the call.
 bool speaks_for_all_values(const TorchOp& op) {
-  if (op.op.name.rfind("aten::", 0) != 0) return false;  // somebody's code: it may do more than compute
+  if (is_custom(op)) return false;
   if (op.op.name.find("segment_reduce") != std::string::npos) return false;  // its lengths must add up
   // A random operator must not draw from the process's CPU generator: it gets one of its own.
   return !op.op.random || std::any_of(op.op.args.begin(), op.op.args.end(), [](const trace::OpArg& a) { return a.type == trace::ArgType::kGenerator; });
@@ -116,6 +120,7 @@ std::vector<c10::IValue> with_one_value(const TorchOp& op, c10::ArrayRef<c10::IV
     const at::Tensor& self = args[0].toTensor();
     const at::Tensor& values = args[i].toTensor();
     if (values.numel() == 1) break;
+    if (op.op.args[0].written) at::assert_no_overlap(self, values);
     TORCH_CHECK(self.scalar_type() == values.scalar_type(), "Index put requires the source and destination dtypes match, got ",
                 self.scalar_type(), " for the destination and ", values.scalar_type(), " for the source.");
     out[i] = at::zeros({}, values.options().device(at::kCPU));
@@ -178,6 +183,7 @@ std::optional<Answer> probe(const TorchOp& op, c10::ArrayRef<c10::IValue> given)
   } catch (const c10::NotImplementedError&) {
     return without_meta_kernel(op, args);
   } catch (...) {
+    if (is_custom(op)) return std::nullopt;  // none, or one that refuses: on the host the operator says why
     // Meta kernels that are written in Python word errors in their own way, and refuse a few calls that eager takes.
     if (eager_first || op.op.random || bytes > kMostBytesForWords) throw;
     return ask_eager(op, args, 0);

@@ -4,9 +4,11 @@
 #include <ATen/core/enum_tag.h>
 #include <torch/library.h>
 
+#include <atomic>
 #include <map>
 #include <mutex>
 #include <set>
+#include <unordered_map>
 
 #include "frontend/schema.h"
 #include "frontend/tracer.h"
@@ -19,11 +21,14 @@ using c10::DispatchKey;
 // One instance per operator: it knows its operator without a look-up.
 class Recording final : public c10::OperatorKernel {
  public:
-  explicit Recording(TorchOp& op) : op_(op) {}
-  void operator()(const c10::OperatorHandle&, c10::DispatchKeySet, torch::jit::Stack* stack) { trace_call(op_, stack); }
+  explicit Recording(TorchOp& op) : op_(&op) {}
+  void operator()(const c10::OperatorHandle&, c10::DispatchKeySet, torch::jit::Stack* stack) {
+    trace_call(*op_.load(std::memory_order_relaxed), stack);
+  }
+  void set(TorchOp& op) { op_ = &op; }
 
  private:
-  TorchOp& op_;
+  std::atomic<TorchOp*> op_;
 };
 
 void fallback(const c10::OperatorHandle& handle, torch::jit::Stack* stack) { trace_call(torch_op(handle), stack); }
@@ -82,15 +87,70 @@ torch::Library& library_of(const std::string& name_space) {
   return it->second;
 }
 
+// Kernels stay registered when a library goes: the next operator of that name finds its own.
+auto& recordings() {
+  static auto* map = new std::unordered_map<c10::OperatorName, Recording*>;
+  return *map;
+}
+
 void record_by_name(const c10::OperatorHandle& h) {
   const c10::OperatorName& n = h.operator_name();
   size_t colon = n.name.find("::");
   std::string in_library = n.name.substr(colon + 2) + (n.overload_name.empty() ? "" : "." + n.overload_name);
-  library_of(n.name.substr(0, colon))
-      .impl(in_library.c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Recording>(torch_op(h))));
+  auto kernel = std::make_unique<Recording>(torch_op(h));
+  recordings()[n] = kernel.get();
+  library_of(n.name.substr(0, colon)).impl(in_library.c_str(), torch::CppFunction::makeFromBoxedFunctor(std::move(kernel)));
 }
 
+// Operators whose schema came after initialize(); whether they are to be recorded shows when their kernels come.
+class LateOperators final : public c10::OpRegistrationListener {
+ public:
+  // Under the dispatcher's lock: nothing can be registered here.
+  void onOperatorRegistered(const c10::OperatorHandle& h) override {
+    std::lock_guard lock(mutex_);
+    names_.push_back(h.operator_name());
+    some_ = true;
+  }
+  void onOperatorDeregistered(const c10::OperatorHandle&) override {}
+
+  void forget_all() {
+    std::lock_guard lock(mutex_);
+    names_.clear();
+    some_ = false;
+  }
+
+  void record() {
+    if (C10_LIKELY(!some_.load(std::memory_order_relaxed))) return;
+    std::vector<c10::OperatorName> names;
+    {
+      std::lock_guard lock(mutex_);
+      std::swap(names, names_);
+      some_ = false;
+    }
+    std::lock_guard lock(registering_);
+    for (const c10::OperatorName& name : names) {
+      auto h = c10::Dispatcher::singleton().findSchema(name);
+      if (!h) continue;
+      forget_op(name);
+      if (auto it = recordings().find(name); it != recordings().end()) it->second->set(torch_op(*h));
+      else if (wants_recording(*h)) record_by_name(*h);
+      else if (!registered_here(*h) && !h->hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd)) onOperatorRegistered(*h);
+    }
+  }
+
+ private:
+  std::mutex mutex_, registering_;
+  std::atomic<bool> some_{false};
+  std::vector<c10::OperatorName> names_;
+};
+
+LateOperators* late_operators = nullptr;  // the dispatcher's
+
 }  // namespace
+
+void record_late_operators() {
+  if (late_operators) late_operators->record();
+}
 
 void register_tracer() {
   static torch::Library all(torch::Library::IMPL, "_", DispatchKey::PrivateUse1, __FILE__, __LINE__);
@@ -102,6 +162,12 @@ void register_tracer() {
         .fallback(torch::CppFunction::makeFromBoxedFunction<&refuse_layout>());
   for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames())
     if (auto h = c10::Dispatcher::singleton().findSchema(name); h && wants_recording(*h)) record_by_name(*h);
+  auto listener = std::make_unique<LateOperators>();
+  late_operators = listener.get();
+  // Hears of all that is known first, too.
+  static auto* listening = new c10::RegistrationHandleRAII(c10::Dispatcher::singleton().addRegistrationListener(std::move(listener)));
+  (void)listening;
+  late_operators->forget_all();
 }
 
 void initialize() {

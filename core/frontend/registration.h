@@ -6,6 +6,11 @@ namespace lazyt::frontend {
 // Idempotent. Touches neither the plugin nor the device. [any thread]
 void initialize();
 
+// Records by name what libraries defined since; before the first call of such an operator, or its body would run on
+// the device. Called behind every definition that the language binding sees, and where a call meets no known tape.
+// Takes the dispatcher's lock. [any thread]
+void record_late_operators();
+
 // The parts, in the order initialize() calls them.
 void register_device();     // device.cpp: guard, hooks, allocator
 void register_views();      // views.cpp: empty, views, resize, set_

@@ -186,24 +186,33 @@ void fill(TorchOp& t) {
   }
 }
 
+std::shared_mutex known_mutex;
+auto& known() {
+  static auto* ops = new std::unordered_map<c10::OperatorName, TorchOp*>;
+  return *ops;
+}
+
 }  // namespace
 
 TorchOp& torch_op(const c10::OperatorHandle& handle) {
-  static std::shared_mutex mutex;
-  static auto* ops = new std::unordered_map<c10::OperatorName, std::unique_ptr<TorchOp>>;
   const c10::OperatorName& name = handle.operator_name();
   {
-    std::shared_lock lock(mutex);
-    if (auto it = ops->find(name); it != ops->end()) return *it->second;
+    std::shared_lock lock(known_mutex);
+    if (auto it = known().find(name); it != known().end()) return *it->second;
   }
-  std::unique_lock lock(mutex);
-  auto& op = (*ops)[name];
+  std::unique_lock lock(known_mutex);
+  TorchOp*& op = known()[name];
   if (!op) {
     auto made = std::make_unique<TorchOp>(handle);
     fill(*made);
-    op = std::move(made);
+    op = made.release();
   }
   return *op;
+}
+
+void forget_op(const c10::OperatorName& name) {
+  std::unique_lock lock(known_mutex);
+  known().erase(name);  // tokens still point to it
 }
 
 }  // namespace lazyt::frontend

@@ -30,5 +30,7 @@ struct TorchOp {
 
 // [any thread]
 TorchOp& torch_op(const c10::OperatorHandle& handle);
+// A library went, and one that came defines an operator of that name again: torch_op() makes another. [any thread]
+void forget_op(const c10::OperatorName& name);
 
 }  // namespace lazyt::frontend

@@ -13,6 +13,7 @@
 #include "frontend/encode.h"
 #include "frontend/errors.h"
 #include "frontend/fallback.h"
+#include "frontend/registration.h"
 #include "frontend/shapes.h"
 #include "frontend/storage.h"
 #include "frontend/thread_state.h"
@@ -175,6 +176,7 @@ void record_call(TorchOp& op, torch::jit::Stack* stack) {
     return true;
   });
   if (!replayed) {
+    record_late_operators();
     const ShapeResult& shapes = infer(op, call, args);
     if (shapes.host_reason) return call_on_host(op, stack, shapes.host_reason);
     check_backend_takes(op, call, shapes.metas, shapes.fresh);

@@ -27,7 +27,7 @@ def initialize() -> None:
         [f"{Path(str(module.__file__)).parent}{os.sep}" for module in (torch, sys.modules[__package__])]
     )
 
-    from . import _optimizer, _tensor, device
+    from . import _library, _optimizer, _tensor, device
 
     sys.modules["torch.lazyt"] = device
     torch.lazyt = device  # type: ignore[attr-defined]
@@ -35,6 +35,7 @@ def initialize() -> None:
         device.manual_seed_all(seed)
     torch.utils.generate_methods_for_privateuse1_backend()
     _tensor.patch()
+    _library.patch()
     _optimizer.install()
     # Backward then records on the caller's thread: cheaper, and errors know the user's line. The setting is
     # per thread; threads that start later get it from the recorder.

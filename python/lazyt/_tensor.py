@@ -19,6 +19,40 @@ def _patch_repr() -> None:
     _tensor_str._tensor_str = values
 
 
+def _patch_tolist() -> None:
+    """Values are read behind autograd's back, as from memory: a part of split() can still be read when its base was
+    written since."""
+    original = torch.Tensor.tolist
+
+    @functools.wraps(original)
+    def tolist(self):
+        if has_torch_function_unary(self) or self.device.type != "lazyt":
+            return original(self)
+        with torch.no_grad():
+            return original(self)
+
+    torch.Tensor.tolist = tolist  # type: ignore[method-assign]
+
+
+def _patch_chunked_loss() -> None:
+    """linear_cross_entropy looks its precision up by the device's name: it finds the CPU's, so results are the same."""
+    try:
+        from torch.nn.modules import linear_cross_entropy_options as module
+    except ImportError:  # PyTorch before 2.13
+        return
+    for (kind, dtype), default in list(module._AUTO_DEFAULTS.items()):
+        if kind == "cpu":
+            module._AUTO_DEFAULTS["lazyt", dtype] = default
+    options = module.LinearCrossEntropyOptions
+    original = options._resolve_auto_acc_dtype
+
+    def resolve(dtype, device):
+        ours = device is not None and device.type == "lazyt"
+        return original(dtype, torch.device("cpu") if ours else device)
+
+    options._resolve_auto_acc_dtype = staticmethod(resolve)
+
+
 def _patch_dlpack() -> None:
     """Other libraries know no lazy device: they get the values, in host memory, as a copy."""
     device_of, export = torch.Tensor.__dlpack_device__, torch.Tensor.__dlpack__
@@ -65,3 +99,5 @@ def patch() -> None:
     _patch_repr()
     _patch_storage_files()
     _patch_dlpack()
+    _patch_tolist()
+    _patch_chunked_loss()

@@ -590,6 +590,8 @@ class Maker:
             if late or self.rng.random() > failing:
                 return False
             if VALUE_ERROR.search(str(e)):
+                if re.search(r"\]\.\w+_\(", text):  # a copy that nobody looks at
+                    return False
                 self.statements.append(text)
                 raise EndOfProgram from e
         else:

@@ -56,14 +56,14 @@ class Dlpack : public Case {
   };
 };
 
-LAZYT_CASE(Dlpack, ExportsItsBytes, "BUF-10", "BUF-11", "C-8") {
+LAZYT_CASE(Dlpack, ExportsItsBytes, "BUF-10", "BUF-11", "BUF-16") {
   if (!plugin().buffer->export_dlpack) return unsupported("export_dlpack is not offered");
   const Bytes bytes = floats({1, 2, 3, 4, 5});
   BufferPtr buffer = upload(bytes);
   MUST(buffer);
   DLManagedTensorVersioned* tensor = nullptr;
-  MUST(ok("C-8", "export_dlpack of 20 bytes", plugin().buffer->export_dlpack(buffer.get(), &tensor)));
-  MUST(keeps("C-8", tensor && tensor->deleter, "export_dlpack", "a tensor with a deleter", "none"));
+  MUST(ok("BUF-16", "export_dlpack of 20 bytes", plugin().buffer->export_dlpack(buffer.get(), &tensor)));
+  MUST(keeps("BUF-16", tensor && tensor->deleter, "export_dlpack", "a tensor with a deleter", "none"));
   const DLTensor& t = tensor->dl_tensor;
   const bool plain = tensor->version.major == 1 && t.ndim == 1 && t.dtype.code == kUInt &&
                      t.dtype.bits == 8 && t.dtype.lanes == 1 && t.shape && (!t.strides || t.strides[0] == 1);
@@ -80,26 +80,26 @@ LAZYT_CASE(Dlpack, ExportsItsBytes, "BUF-10", "BUF-11", "C-8") {
     keeps("BUF-11", download(buffer, 20)[3] == 0x11, "wrote byte 3 of the tensor, then to_host", "0x11",
           "another byte");
     buffer.reset();
-    keeps("C-8", at[3] == 0x11 && at[4] == bytes[4], "released the buffer, read the tensor", "the same bytes",
+    keeps("BUF-16", at[3] == 0x11 && at[4] == bytes[4], "released the buffer, read the tensor", "the same bytes",
           "others");
   }
   tensor->deleter(tensor);
 }
 
-LAZYT_CASE(Dlpack, ExportsEmptyBuffers, "BUF-1", "C-8") {
+LAZYT_CASE(Dlpack, ExportsEmptyBuffers, "BUF-1", "BUF-16") {
   if (!plugin().buffer->export_dlpack) return unsupported("export_dlpack is not offered");
   BufferPtr empty = alloc(0);
   MUST(empty);
   DLManagedTensorVersioned* tensor = nullptr;
   MUST(ok("BUF-1", "export_dlpack of 0 bytes", plugin().buffer->export_dlpack(empty.get(), &tensor)));
-  MUST(keeps("C-8", tensor && tensor->deleter, "export_dlpack", "a tensor with a deleter", "none"));
+  MUST(keeps("BUF-16", tensor && tensor->deleter, "export_dlpack", "a tensor with a deleter", "none"));
   keeps("BUF-1", tensor->dl_tensor.ndim == 1 && tensor->dl_tensor.shape[0] == 0, "looked at the tensor",
         "uint8[0]", "another shape");
   empty.reset();
   tensor->deleter(tensor);
 }
 
-LAZYT_CASE(Dlpack, ImportsATensorAndGivesItBackOnce, "BUF-10", "BUF-11", "C-8") {
+LAZYT_CASE(Dlpack, ImportsATensorAndGivesItBackOnce, "BUF-10", "BUF-11", "BUF-15") {
   if (!plugin().buffer->import_dlpack) return unsupported("import_dlpack is not offered");
   for (uint64_t size : {1, 64, 1000}) {
     Bytes bytes(size);
@@ -110,23 +110,23 @@ LAZYT_CASE(Dlpack, ImportsATensorAndGivesItBackOnce, "BUF-10", "BUF-11", "C-8") 
     lazyt_status_t* status = plugin().buffer->import_dlpack(device(), &foreign.tensor, nullptr, &handle);
     if (status && info().dlpack_type != kCpu) {
       take_code(status);
-      keeps("C-8", foreign.deleted == 0, did + ", which failed", "the tensor is still the caller's",
+      keeps("BUF-15", foreign.deleted == 0, did + ", which failed", "the tensor is still the caller's",
             "its deleter was called");
       return unsupported("takes no tensors of the CPU");
     }
-    MUST(ok("C-8", did, status));
+    MUST(ok("BUF-15", did, status));
     BufferPtr buffer(handle);
     uint64_t got = 0;
     ok("BUF-10", "size", plugin().buffer->size(buffer.get(), &got));
     keeps("BUF-10", got == size, did + ", then size", fmt::format("{}", size), fmt::format("{}", got));
     same_bytes("BUF-11", did + ", then to_host", bytes, download(buffer, size));
     buffer.reset();
-    keeps("C-8", foreign.deleted == 1, did + ", then release", "its deleter was called once",
+    keeps("BUF-15", foreign.deleted == 1, did + ", then release", "its deleter was called once",
           fmt::format("{} calls", foreign.deleted.load()));
   }
 }
 
-LAZYT_CASE(Dlpack, RefusedTensorsStayTheCallers, "C-8", "STA-1") {
+LAZYT_CASE(Dlpack, RefusedTensorsStayTheCallers, "BUF-15", "STA-1") {
   if (!plugin().buffer->import_dlpack) return unsupported("import_dlpack is not offered");
   Bytes bytes(64, 1);
   Foreign foreign(bytes);
@@ -134,11 +134,11 @@ LAZYT_CASE(Dlpack, RefusedTensorsStayTheCallers, "C-8", "STA-1") {
   lazyt_buffer_t* handle = nullptr;
   MUST(fails("STA-1", "import_dlpack of uint8x7",
              plugin().buffer->import_dlpack(device(), &foreign.tensor, nullptr, &handle)));
-  keeps("C-8", foreign.deleted == 0, "import_dlpack that failed", "the tensor is still the caller's",
+  keeps("BUF-15", foreign.deleted == 0, "import_dlpack that failed", "the tensor is still the caller's",
         "its deleter was called");
 }
 
-LAZYT_CASE(Dlpack, ImportedBuffersCompute, "BUF-11", "EXE-4", "C-8") {
+LAZYT_CASE(Dlpack, ImportedBuffersCompute, "BUF-11", "EXE-4", "BUF-15") {
   if (!plugin().buffer->import_dlpack || info().dlpack_type != kCpu)
     return unsupported("takes no tensors of the CPU");
   Compiled add =
@@ -148,7 +148,7 @@ LAZYT_CASE(Dlpack, ImportedBuffersCompute, "BUF-11", "EXE-4", "C-8") {
   const Bytes before = bytes;
   Foreign foreign(bytes);
   lazyt_buffer_t* handle = nullptr;
-  MUST(ok("C-8", "import_dlpack",
+  MUST(ok("BUF-15", "import_dlpack",
           plugin().buffer->import_dlpack(device(), &foreign.tensor, nullptr, &handle)));
   BufferPtr buffer(handle);
   std::vector<Bytes> out = run("BUF-11", add, {in(buffer)});

@@ -44,21 +44,21 @@ std::string run_self(const char* mode, const std::string& argument) {
   return end_of(pid);
 }
 
-LAZYT_CASE(Unload, TheLibraryCanBeUnloadedAndLoadedAgain, "LIB-6") {
+LAZYT_CASE(Unload, TheLibraryCanBeUnloadedAndLoadedAgain, "LIB-6", "LIB-10") {
   const std::string got = run_self("--unload", "3");
   keeps(
-      "LIB-6", got == "exit status 0",
+      "LIB-10", got == "exit status 0",
       "three times in a new process: load, init, open, use and close the device, shutdown, unload; then exit",
       "exit status 0", got);
 }
 
-LAZYT_CASE(Unload, TheProcessCanEndWithEverythingOpen, "C-7") {
+LAZYT_CASE(Unload, TheProcessCanEndWithEverythingOpen, "LIB-11", "C-7") {
   const std::string got = run_self("--unload", "0");
-  keeps("C-7", got == "exit status 0", "in a new process: load, init, open and use the device, exit",
+  keeps("LIB-11", got == "exit status 0", "in a new process: load, init, open and use the device, exit",
         "exit status 0", got);
 }
 
-LAZYT_CASE(Process, AForkedChildCanEnd, "C-7") {
+LAZYT_CASE(Process, AForkedChildCanEnd, "LIB-11") {
   Compiled add = compile(kAdd);
   MUST(add);
   BufferPtr a = upload(floats({1, 2, 3, 4}));
@@ -71,11 +71,11 @@ LAZYT_CASE(Process, AForkedChildCanEnd, "C-7") {
       std::exit(0);  // what the library registered runs in the child, without the threads of the parent
     }
     const std::string got = end_of(pid);
-    keeps("C-7", got == "exit status 0",
+    keeps("LIB-11", got == "exit status 0",
           at_once ? "fork, and _exit in the child" : "fork, and exit in the child", "exit status 0", got);
-    std::vector<Bytes> out = run("C-7", add, {in(a), in(a)});
+    std::vector<Bytes> out = run("LIB-11", add, {in(a), in(a)});
     MUST(out.size() == 1);
-    same_bytes("C-7", "executed in the parent afterwards, then read its input", floats({1, 2, 3, 4}),
+    same_bytes("LIB-11", "executed in the parent afterwards, then read its input", floats({1, 2, 3, 4}),
                download(a, 16));
   }
 }

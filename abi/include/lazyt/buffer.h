@@ -24,6 +24,10 @@
  *         made with another mode than COPY or ALIAS_MUTABLE nor donates it.
  *  BUF-14 A buffer lives until it is released, whatever became of the events and executables that
  *         made its bytes.
+ *  BUF-15 A tensor that import_dlpack took is given back through its deleter, once, when the buffer
+ *         that stands over it is released and unused; one that it refused stays the caller's.
+ *  BUF-16 A tensor of export_dlpack keeps its bytes alive, also when the buffer is released; its
+ *         deleter may be called on any thread, once.
  *
  * SPDX-License-Identifier: BSL-1.0 */
 #ifndef LAZYT_BUFFER_H_

@@ -15,6 +15,11 @@
  *  LIB-8  info names the plugin in [a-z0-9_], as its manifest does.
  *  LIB-9  The host calls devices between init and shutdown only, and closes all before shutdown. The
  *         plugin calls nothing of the host after shutdown returned, until init.
+ *  LIB-10 After shutdown the library can be unloaded: no thread of it is left, and nothing in the
+ *         process (exit handlers, callbacks of other libraries) still points into it.
+ *  LIB-11 The process may end, or fork, at any time and with everything open; what the library left
+ *         to run at exit neither blocks nor fails. In a forked child the host calls nothing of the
+ *         plugin, so that a child can only exit or start another program.
  *
  * SPDX-License-Identifier: BSL-1.0 */
 #ifndef LAZYT_PLUGIN_H_

@@ -12,7 +12,7 @@ export PATH := $(abspath $(VENV))/bin:$(PATH)
 export CCACHE_SLOPPINESS ?= pch_defines,time_macros,include_file_mtime,include_file_ctime
 
 .DEFAULT_GOAL := help
-.PHONY: help build configure demo test test-full tiny format clean
+.PHONY: help build configure demo test test-full test-models tiny format clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -46,6 +46,10 @@ test: build ## the quick tests, minutes
 test-full: build ## everything: also sanitizer builds, fuzzers and slow tests
 	@bash tools/build/system_packages.sh fuzz
 	@$(PY) tools/build/run_tests.py --full --build $(BUILD)
+
+test-models: build ## models of transformers and timm, the Trainer (installs requirements-models.txt), minutes
+	@$(PY) -m pip install --disable-pip-version-check -r requirements-models.txt -c requirements.txt
+	@$(PY) -m pytest -q tests/torch/test_hf_models.py tests/torch/test_hf_trainer.py tests/torch/test_timm_models.py
 
 format: $(INSTALLED) ## format C, C++ and Python files
 	@git ls-files '*.c' '*.h' '*.cpp' '*.hpp' | xargs -r $(VENV)/bin/clang-format -i

@@ -177,6 +177,7 @@ void initialize() {
     register_views();
     register_copies();
     register_rnn();
+    register_optimizers();
     register_tracer();
     register_autocast();
     register_host_runner();

@@ -16,6 +16,7 @@ void register_device();     // device.cpp: guard, hooks, allocator
 void register_views();      // views.cpp: empty, views, resize, set_
 void register_copies();     // copy.cpp: copies between devices, item
 void register_rnn();        // rnn.cpp: fused LSTM and GRU cells
+void register_optimizers();  // optimizers.cpp: learning rates of fused steps
 void register_tracer();     // registration.cpp: the boxed kernel for everything else
 void register_autocast();   // autocast.cpp: which operators cast
 void register_host_runner();  // host_runner.cpp: islands

@@ -1,6 +1,6 @@
 """Small models of transformers with random weights: training steps and generation as in eager.
 
-transformers is no requirement of lazyt: `pip install transformers` brings these tests to life.
+transformers is no requirement of lazyt: `make test-models` installs it and runs these.
 """
 
 import copy
@@ -8,8 +8,10 @@ import copy
 import lazyt
 import pytest
 import torch
+import torchvision_library
 
-transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+torchvision_library.stand_in()
+transformers = pytest.importorskip("transformers", reason="transformers is not installed: make test-models")
 pytestmark = pytest.mark.slow
 
 SMALL = {"num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 64}

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "base/counters.h"
+#include "frontend/dlpack.h"
 #include "frontend/errors.h"
 #include "frontend/fallback.h"
 #include "frontend/random.h"
@@ -169,6 +170,33 @@ frontend::FallbackPolicy policy_of(const std::string& name) {
   throw py::value_error("lazyt: fallback policy '" + name + "' is none of allow, warn, deny");
 }
 
+constexpr char kCapsule[] = "dltensor_versioned", kUsedCapsule[] = "used_dltensor_versioned";
+
+py::object to_dlpack(const at::Tensor& t) {
+  DLManagedTensorVersioned* tensor = [&] {
+    py::gil_scoped_release release;
+    return frontend::to_dlpack(t);
+  }();
+  if (!tensor) return py::none();
+  return py::reinterpret_steal<py::object>(PyCapsule_New(tensor, kCapsule, [](PyObject* capsule) {
+    if (!PyCapsule_IsValid(capsule, kCapsule)) return;  // taken over
+    auto* left = static_cast<DLManagedTensorVersioned*>(PyCapsule_GetPointer(capsule, kCapsule));
+    if (left->deleter) left->deleter(left);
+  }));
+}
+
+std::optional<at::Tensor> from_dlpack(const py::capsule& capsule) {
+  if (!PyCapsule_IsValid(capsule.ptr(), kCapsule)) return std::nullopt;  // older than DLPack 1.0
+  auto* tensor = static_cast<DLManagedTensorVersioned*>(PyCapsule_GetPointer(capsule.ptr(), kCapsule));
+  at::Tensor t = [&] {
+    py::gil_scoped_release release;
+    return frontend::from_dlpack(tensor);
+  }();
+  if (!t.defined()) return std::nullopt;
+  PyCapsule_SetName(capsule.ptr(), kUsedCapsule);
+  return t;
+}
+
 }  // namespace
 
 PYBIND11_MODULE(_C, m) {
@@ -220,6 +248,9 @@ PYBIND11_MODULE(_C, m) {
   m.def("use_backend", [](const std::string& name) { check(session().use_backend(name)); }, release());
   m.def("backends", [] { return loader::list().to_json(); }, release());
   m.def("memory_stats", &memory_stats);
+  m.def("dlpack_device", &frontend::dlpack_device, release());
+  m.def("to_dlpack", &to_dlpack);
+  m.def("from_dlpack", &from_dlpack);
   m.def("set_fallback", [](const std::string& p) { frontend::set_fallback_policy(policy_of(p)); });
   m.def("fallback", [] {
     static const char* names[] = {"allow", "warn", "deny"};

@@ -197,6 +197,7 @@ class Validate final : public Layer {
 
   // The event's own status once it is ready; nullopt before.
   std::optional<std::pair<lazyt_code_t, std::string>> outcome(lazyt_event_t* event);
+  bool was_ready(const EventState& state);
   bool seen_ready(lazyt_event_t* event);
   bool surely_ready(lazyt_event_t* event);  // before somebody is blamed that it is not
   void add_event(lazyt_event_t* event, const std::shared_ptr<DeviceState>& device);

@@ -134,21 +134,28 @@ void Validate::check_told(lazyt_event_t* event, EventState& state, lazyt_status_
                        before.second));
 }
 
+// Asked before a call: what another thread learns while that runs says nothing about its answer.
+bool Validate::was_ready(const EventState& state) {
+  std::lock_guard lock(mutex_);
+  return state.ready;
+}
+
 lazyt_status_t* Validate::event_ready(lazyt_event_t* event, uint32_t* out) {
   Call call(*this, "event.ready");
   auto state = call.use(events_, event, "the event");
   if (call.refused()) return call.refusal();
   uint32_t ready = 0x5a5a5a5a;
+  const bool before = was_ready(*state);
   lazyt_status_t* status = call.run([&] { return below->event->ready(event, &ready); });
   if (status) {
     if (ready != 0x5a5a5a5a) call.plugin("STA-1", "it failed and wrote its result");
     return status;
   }
   if (ready > 1) call.plugin("C-5", fmt::format("it answered {}, neither 0 nor 1", ready));
-  std::unique_lock lock(mutex_);
-  const bool before = state->ready;
-  state->ready |= ready == 1;
-  lock.unlock();
+  {
+    std::lock_guard lock(mutex_);
+    state->ready |= ready == 1;
+  }
   if (before && ready == 0) call.plugin("EVT-1", "the event was ready and is no more");
   if (ready == 1) settle(event);
   *out = ready;
@@ -159,6 +166,7 @@ lazyt_status_t* Validate::event_wait(lazyt_event_t* event, uint64_t timeout_ns) 
   Call call(*this, "event.wait");
   auto state = call.use(events_, event, "the event");
   if (call.refused()) return call.refusal();
+  const bool before = was_ready(*state);
   const auto start = Clock::now();
   lazyt_status_t* status = call.run([&] { return below->event->wait(event, timeout_ns); });
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
@@ -169,9 +177,6 @@ lazyt_status_t* Validate::event_wait(lazyt_event_t* event, uint64_t timeout_ns) 
   if (late && !seen_ready(event)) {
     if (timeout_ns == LAZYT_WAIT_FOREVER)
       call.plugin("EVT-3", "a wait without limit ended before the event was ready");
-    std::unique_lock lock(mutex_);
-    const bool before = state->ready;
-    lock.unlock();
     if (before) call.plugin("EVT-1", "the event was ready and is no more");
     return status;
   }

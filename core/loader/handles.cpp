@@ -207,6 +207,28 @@ base::Result<void*> Buffer::host_pointer() const {
   return pointer;
 }
 
+base::Result<base::Ref<Buffer>> Buffer::import_dlpack(const base::Ref<Device>& device, DLManagedTensorVersioned* tensor,
+                                                      uint64_t size) {
+  auto* import = device->table().buffer->import_dlpack;
+  if (!import) return lacks(*device->plugin, "buffer.import_dlpack");
+  lazyt_buffer_t* handle = nullptr;
+  LAZYT_RETURN_IF_ERROR(call(*device, "buffer.import_dlpack", handle, [import, h = device->handle, tensor](lazyt_buffer_t*& out) {
+    return import(h, tensor, nullptr, &out);
+  }));
+  if (!handle) return misbehaved(*device->plugin, "buffer.import_dlpack", "success without a buffer");
+  return base::make_ref<Buffer>(device, handle, size);
+}
+
+base::Result<DLManagedTensorVersioned*> Buffer::export_dlpack() const {
+  auto* get = device->table().buffer->export_dlpack;
+  if (!get) return lacks(*device->plugin, "buffer.export_dlpack");
+  DLManagedTensorVersioned* tensor = nullptr;
+  LAZYT_RETURN_IF_ERROR(
+      call(*device, "buffer.export_dlpack", tensor, [get, h = handle](DLManagedTensorVersioned*& out) { return get(h, &out); }));
+  if (!tensor) return misbehaved(*device->plugin, "buffer.export_dlpack", "success without a tensor");
+  return tensor;
+}
+
 // ---- executables
 
 base::Result<base::Ref<Executable>> Executable::compile(const base::Ref<Device>& device, const ir::Program& program,

@@ -120,6 +120,11 @@ class Buffer : public base::RefCounted {
                                            const base::Ref<Event>& wait) const;
   // CPU address, for host-visible devices.
   base::Result<void*> host_pointer() const;
+  // A buffer over a foreign tensor's memory, as dense bytes; takes the tensor over on success only.
+  static base::Result<base::Ref<Buffer>> import_dlpack(const base::Ref<Device>& device, DLManagedTensorVersioned* tensor,
+                                                       uint64_t size);
+  // The bytes as a one-dimensional uint8 tensor, given, that keeps them alive.
+  base::Result<DLManagedTensorVersioned*> export_dlpack() const;
   // On a worker: makes to_host of these bytes a plain copy, without a call, until they are next written by the
   // plugin; then call expose(false). REQUIRES: host-visible, not opaque, and no work that writes them unfinished.
   void expose(bool on) const;

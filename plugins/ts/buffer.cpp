@@ -162,12 +162,16 @@ lazyt_status_t* import_dlpack(lazyt_device_t* device, DLManagedTensorVersioned* 
     c10::InferenceMode inference;
     Device& d = from_c(device);
     if (wait) plugin::check(Event::from(wait)->wait(LAZYT_WAIT_FOREVER));
-    at::Tensor imported = at::fromDLPackVersioned(tensor);
-    // On failure the tensor stays the caller's, but fromDLPackVersioned has taken it: fail no more from here on.
+    // PyTorch gives the tensor back when `imported` goes, also when what follows fails; then it is still the caller's.
+    auto taken = std::make_shared<bool>(false);
+    at::Tensor imported = at::fromDLPackVersioned(tensor, [tensor, taken](void*) {
+      if (*taken && tensor->deleter) tensor->deleter(tensor);
+    });
     at::Tensor dense = imported.device() == d.device ? imported.contiguous() : imported.to(d.device).contiguous();
     if (dense.storage_offset() != 0) dense = dense.clone();
     *out_buffer =
         to_handle<lazyt_buffer_t>(new Buffer(d, static_cast<uint64_t>(dense.nbytes()), dense.storage()));
+    *taken = true;
   });
 }
 

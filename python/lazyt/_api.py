@@ -52,6 +52,20 @@ def to_eager(value: Any) -> Any:
     return _move(value, "cpu")
 
 
+def from_dlpack(value: Any) -> torch.Tensor:
+    """Another library's tensor (`__dlpack__`) on the device, not copied where the backend can use its memory.
+
+    The memory stays its owner's, who must not write to it while the tensor lives; what is written to the
+    tensor does not reach the owner.
+    """
+    try:
+        capsule = value.__dlpack__(max_version=(1, 1))
+    except TypeError:  # from before DLPack 1.0
+        capsule = value.__dlpack__()
+    tensor = _C.from_dlpack(capsule)
+    return tensor if tensor is not None else torch.from_dlpack(capsule).to("lazyt")
+
+
 def graph(tensor: torch.Tensor | None = None) -> str:
     """The pending program that computes a tensor, or all that is pending: shapes, dtypes, source lines."""
     return _C.graph(_pending(tensor))

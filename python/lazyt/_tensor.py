@@ -7,6 +7,8 @@ from torch import _tensor_str
 from torch.overrides import has_torch_function_unary
 from torch.utils.dlpack import DLDeviceType
 
+from . import _C
+
 
 def _patch_repr() -> None:
     """Prints the values of a copy on the CPU: printing looks at elements one by one."""
@@ -54,27 +56,56 @@ def _patch_chunked_loss() -> None:
 
 
 def _patch_dlpack() -> None:
-    """Other libraries know no lazy device: they get the values, in host memory, as a copy."""
+    """Other libraries read the backend's memory if they can be told not to write to it, else a copy."""
     device_of, export = torch.Tensor.__dlpack_device__, torch.Tensor.__dlpack__
+    host = (DLDeviceType.kDLCPU, 0)
+
+    def is_ours(tensor):
+        return not has_torch_function_unary(tensor) and tensor.device.type == "lazyt"
 
     @functools.wraps(device_of)
     def dlpack_device(self):
-        if not has_torch_function_unary(self) and self.device.type == "lazyt":
-            return DLDeviceType.kDLCPU, 0
-        return device_of(self)
+        if not is_ours(self):
+            return device_of(self)
+        kind, index = _C.dlpack_device()
+        return DLDeviceType(kind), index
 
     @functools.wraps(export)
     def dlpack(self, *args, **kwargs):
-        if has_torch_function_unary(self) or self.device.type != "lazyt":
+        if not is_ours(self) or args:
             return export(self, *args, **kwargs)
         if self.requires_grad:
             raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
-        if kwargs.get("copy") is False:
-            raise BufferError("lazyt: a tensor of the device is exported as a copy; copy=False cannot be kept")
-        return export(self.cpu(), *args, **kwargs)
+        if self.is_conj():
+            raise BufferError("Can't export tensors with the conjugate bit set")
+        version, copy = kwargs.get("max_version"), kwargs.get("copy")
+        own = self.__dlpack_device__()
+        wanted = kwargs.get("dl_device") or own
+        why = "the tensor is exported as a copy: the consumer asked for one, or for another device"
+        if not copy and tuple(wanted) == own:
+            why = "the consumer knows no DLPack 1.0, and would not learn that it may not write"
+            if version is not None and version[0] >= 1:
+                if (capsule := _C.to_dlpack(self)) is not None:
+                    return capsule
+                why = "the backend exports no memory for it"
+        if copy is False or tuple(wanted) != host:
+            raise BufferError(f"lazyt: this tensor cannot be exported without a copy in host memory: {why}")
+        options = {name: kwargs[name] for name in ("max_version",) if name in kwargs}
+        return export(self.cpu(), **options)
 
     torch.Tensor.__dlpack_device__ = dlpack_device  # type: ignore[method-assign]
     torch.Tensor.__dlpack__ = dlpack  # type: ignore[method-assign]
+
+    # PyTorch imports read-only memory as if it could be written.
+    take = torch.utils.dlpack.from_dlpack
+
+    @functools.wraps(take)
+    def from_dlpack(ext_tensor, *args, **kwargs):
+        if isinstance(ext_tensor, torch.Tensor) and is_ours(ext_tensor) and kwargs.get("copy") is None:
+            kwargs["copy"] = True
+        return take(ext_tensor, *args, **kwargs)
+
+    torch.utils.dlpack.from_dlpack = torch.from_dlpack = from_dlpack
 
 
 def _patch_storage_files() -> None:

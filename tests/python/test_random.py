@@ -92,3 +92,43 @@ def test_seed_functions():
     torch.manual_seed(77)
     assert torch.lazyt.initial_seed() == 77
     assert torch.lazyt.seed() == torch.lazyt.initial_seed()
+
+
+def test_a_new_seed_recompiles_nothing():
+    def step(seed):
+        torch.manual_seed(seed)
+        x = torch.nn.functional.dropout(torch.rand(64, device="lazyt") + torch.randn(64, device="lazyt"), 0.5)
+        lazyt.mark_step(wait=True)
+        return x.cpu()
+
+    first = step(0)
+    compiled = lazyt.metrics.counter_value("UncachedCompile")
+    results = [step(seed) for seed in (1, 2**63 + 5, 12345, 0)]
+    assert lazyt.metrics.counter_value("UncachedCompile") == compiled
+    assert torch.equal(results[-1], first)
+    assert not any(torch.equal(a, b) for a, b in zip(results, results[1:], strict=False))
+
+
+def test_forked_states_draw_the_numbers_of_the_outside_afterwards():
+    torch.manual_seed(4)
+    expected = torch.rand(8, device="lazyt").cpu()
+    for enabled in (True, False):
+        torch.manual_seed(4)
+        with torch.random.fork_rng(devices=[0], enabled=enabled, device_type="lazyt"):
+            torch.manual_seed(9)
+            torch.rand(3, device="lazyt")
+        assert torch.equal(torch.rand(8, device="lazyt").cpu(), expected) == enabled
+
+
+def test_states_of_all_devices_are_kept_and_restored():
+    states = torch.lazyt.get_rng_state_all()
+    a = torch.randn(8, device="lazyt").cpu()
+    torch.lazyt.set_rng_state_all(states)
+    assert torch.equal(torch.randn(8, device="lazyt").cpu(), a)
+    generator = torch.Generator(device="lazyt").manual_seed(1)
+    torch.rand(4, device="lazyt", generator=generator)
+    other = torch.Generator(device="lazyt")
+    other.set_state(generator.get_state())
+    assert torch.equal(*(torch.rand(4, device="lazyt", generator=g).cpu() for g in (generator, other)))
+    copied = generator.clone_state()
+    assert torch.equal(*(torch.rand(4, device="lazyt", generator=g).cpu() for g in (generator, copied)))

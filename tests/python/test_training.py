@@ -144,5 +144,6 @@ def test_ten_thousand_steps_need_no_more_memory_and_no_more_programs(run_python)
         LAZYT_LAYERS="",
     )
     (memory, programs), (later, programs_later) = (map(int, line.split()) for line in seen.splitlines())
+    print(f"resident after 100 steps {memory}, after 10,000 {later}; programs {programs}, {programs_later}")
     assert later <= 1.01 * memory, seen
     assert programs_later == programs, seen

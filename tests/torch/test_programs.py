@@ -79,7 +79,32 @@ def actor_critic(device):
     return losses
 
 
-@pytest.mark.parametrize("program", [gan_with_gradient_penalty, physics_informed_network, actor_critic])
+def sequence_model(device):
+    """An LSTM over packed sequences of several lengths, its state carried from batch to batch."""
+    embed, lstm, head = nn.Embedding(11, 8), nn.LSTM(8, 12, 2, batch_first=True), nn.Linear(12, 11)
+    model = nn.ModuleList([embed, lstm, head]).to(device)
+    optimizer = torch.optim.Adam(model.parameters(), 1e-2)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 1e-2, total_steps=6)
+    state, losses = None, []
+    for tokens in torch.randint(11, (6, 3, 9)):
+        tokens = tokens.to(device)
+        packed = nn.utils.rnn.pack_padded_sequence(embed(tokens[:, :-1]), [8, 5, 2], batch_first=True)
+        out, state = lstm(packed, None if state is None else [s.detach() for s in state])
+        out, _ = nn.utils.rnn.pad_packed_sequence(out, batch_first=True)
+        loss = functional.cross_entropy(head(out).flatten(0, 1), tokens[:, 1:].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        norm = nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+        optimizer.step()
+        schedule.step()
+        losses += [loss.item(), norm.item()]
+    return losses
+
+
+PROGRAMS = [gan_with_gradient_penalty, physics_informed_network, actor_critic, sequence_model]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
 def test_losses_equal_eager(program):
     losses = {}
     for device in ("cpu", "lazyt"):

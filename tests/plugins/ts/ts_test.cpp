@@ -10,6 +10,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "../../conformance/dlpack.h"
 #include "ir/program.h"
 #include "ir/text.h"
 #include "loader/loader.h"
@@ -562,6 +563,36 @@ TEST(TsBuffer, AliasesHostMemoryAndGivesItBack) {
   EXPECT_EQ(done, 0);
   table().buffer->release(buffer);
   EXPECT_EQ(done, 1);
+}
+
+TEST(TsBuffer, AForeignTensorThatCannotBeTakenStaysTheCallers) {
+  float data[] = {1, 2, 3, 4};
+  int deleted = 0;
+  int64_t size = int64_t{1} << 50, stride = 0;  // one element, repeated: dense it is more than there is
+  DLManagedTensorVersioned tensor{};
+  tensor.version = {1, 0};
+  tensor.manager_ctx = &deleted;
+  tensor.deleter = [](DLManagedTensorVersioned* self) { ++*static_cast<int*>(self->manager_ctx); };
+  tensor.dl_tensor = {data, {1, 0}, 1, {2, 32, 1}, &size, &stride, 0};
+  lazyt_buffer_t* buffer = nullptr;
+  const base::Status failed = loader::take_status(table().buffer->import_dlpack(device(), &tensor, nullptr, &buffer));
+  EXPECT_EQ(static_cast<int>(failed.code()), LAZYT_CODE_RESOURCE_EXHAUSTED) << failed.to_string();
+  EXPECT_EQ(deleted, 0);
+
+  size = 4, stride = 1;
+  expect_ok(table().buffer->import_dlpack(device(), &tensor, nullptr, &buffer));
+  void* pointer = nullptr;
+  expect_ok(table().buffer->host_pointer(buffer, &pointer));
+  EXPECT_EQ(pointer, data);
+  EXPECT_EQ(deleted, 0);
+  table().buffer->release(buffer);
+  EXPECT_EQ(deleted, 1);
+
+  stride = 0;  // now it takes a copy, and the tensor is given back at once
+  expect_ok(table().buffer->import_dlpack(device(), &tensor, nullptr, &buffer));
+  EXPECT_EQ(deleted, 2);
+  table().buffer->release(buffer);
+  EXPECT_EQ(deleted, 2);
 }
 
 TEST(TsBuffer, RefusesRangesAndSizesThatCannotBe) {

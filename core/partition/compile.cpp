@@ -71,17 +71,29 @@ base::Result<std::optional<ir::Graph>> decompose_refused(const ir::Graph& graph,
   return decomposed;
 }
 
-}  // namespace
-
-base::Result<base::Ref<exec::Plan>> compile(const ir::Graph& graph, const base::Ref<loader::Device>& device,
-                                            lazyt_compile_flags_t flags, exec::HostRunner* host_runner,
-                                            std::vector<Refusal>* refusals, const Decompose& decompose) {
+// The graph as it will run: what is refused decomposed where that helps, then cut.
+base::Result<Partition> partition_for(const ir::Graph& graph, const base::Ref<loader::Device>& device,
+                                      const Decompose& decompose) {
   std::vector<loader::NodeAnswer> answers;
   if (!graph.nodes.empty()) {
     LAZYT_ASSIGN_OR_RETURN(answers, ask(graph, device));
   }
   LAZYT_ASSIGN_OR_RETURN(const std::optional<ir::Graph> decomposed, decompose_refused(graph, device, answers, decompose));
-  Partition partition = cut(decomposed ? *decomposed : graph, answers);
+  return cut(decomposed ? *decomposed : graph, answers);
+}
+
+}  // namespace
+
+base::Result<std::vector<Refusal>> refusals(const ir::Graph& graph, const base::Ref<loader::Device>& device,
+                                            const Decompose& decompose) {
+  LAZYT_ASSIGN_OR_RETURN(Partition partition, partition_for(graph, device, decompose));
+  return std::move(partition.refusals);
+}
+
+base::Result<base::Ref<exec::Plan>> compile(const ir::Graph& graph, const base::Ref<loader::Device>& device,
+                                            lazyt_compile_flags_t flags, exec::HostRunner* host_runner,
+                                            std::vector<Refusal>* refusals, const Decompose& decompose) {
+  LAZYT_ASSIGN_OR_RETURN(Partition partition, partition_for(graph, device, decompose));
   const std::string& backend = device->plugin->info.name;
   log_refusals(backend, partition.refusals);
   if (refusals) refusals->insert(refusals->end(), partition.refusals.begin(), partition.refusals.end());

@@ -29,4 +29,8 @@ base::Result<base::Ref<exec::Plan>> compile(const ir::Graph& graph, const base::
                                             lazyt_compile_flags_t flags, exec::HostRunner* host_runner,
                                             std::vector<Refusal>* refusals = nullptr, const Decompose& decompose = nullptr);
 
+// What of the graph would run on the host, and why.
+base::Result<std::vector<Refusal>> refusals(const ir::Graph& graph, const base::Ref<loader::Device>& device,
+                                            const Decompose& decompose);
+
 }  // namespace lazyt::partition

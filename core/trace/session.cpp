@@ -364,9 +364,8 @@ base::Result<std::string> Session::refusal(const Op& op, Call& call, const Words
   LAZYT_RETURN_IF_ERROR(optimise(graph));
   std::lock_guard submit(submit_mutex_);  // a device answers one call at a time (C-9)
   if (executor_) executor_->drain();
-  LAZYT_ASSIGN_OR_RETURN(auto answers, loader::query_capability(*device, *ir::Program::from_graph(graph)));
-  for (const loader::NodeAnswer& a : answers)
-    if (a.kind == LAZYT_ANSWER_REFUSE) return fmt::format("{}: {}", partition::reason_name(a.reason), a.detail);
+  LAZYT_ASSIGN_OR_RETURN(auto refusals, partition::refusals(graph, device, &passes::decompose_and_mark));
+  if (!refusals.empty()) return refusals[0].reason;
   return std::string();
 }
 

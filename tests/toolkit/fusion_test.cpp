@@ -1,0 +1,105 @@
+#include "lazyt/toolkit/fusion.hpp"
+
+#include "program_text.h"
+
+namespace lazyt::toolkit {
+namespace {
+
+Role role_of(const plugin::ProgramView& program, uint32_t i) {
+  const auto name = program.name(program.nodes()[i]);
+  if (name == "aten::mm") return Role::kOpaque;
+  if (name == "aten::t") return Role::kView;
+  if (name == "aten::sum") return Role::kReduction;
+  return Role::kPointwise;
+}
+
+// Each unit as its nodes' numbers.
+std::vector<std::vector<uint32_t>> units(const std::string& body, uint32_t max_nodes = 64) {
+  ProgramText text(body);
+  const auto program = text.view();
+  std::vector<std::vector<uint32_t>> out;
+  for (const Unit& u : fuse(program, [&](uint32_t i) { return role_of(program, i); }, max_nodes)) out.push_back(u.nodes);
+  return out;
+}
+
+using Units = std::vector<std::vector<uint32_t>>;
+
+TEST(Fuse, AChainIsOneUnit) {
+  EXPECT_EQ(units("program(%0: f32[8]) {\n"
+                  "  %1 = aten::neg(%0) : f32[8]\n"
+                  "  %2 = aten::exp(%1) : f32[8]\n"
+                  "  %3 = aten::mul.Tensor(%2, %1) : f32[8]\n"
+                  "  return %3\n}\n"),
+            (Units{{0, 1, 2}}));
+}
+
+TEST(Fuse, BranchesThatMeetBecomeOneUnit) {
+  EXPECT_EQ(units("program(%0: f32[8], %1: f32[8]) {\n"
+                  "  %2 = aten::neg(%0) : f32[8]\n"
+                  "  %3 = aten::exp(%1) : f32[8]\n"
+                  "  %4 = aten::mul.Tensor(%2, %3) : f32[8]\n"
+                  "  return %4\n}\n"),
+            (Units{{0, 1, 2}}));
+}
+
+TEST(Fuse, AMatmulClosesTheUnitThatItReads) {
+  EXPECT_EQ(units("program(%0: f32[4,4]) {\n"
+                  "  %1 = aten::neg(%0) : f32[4,4]\n"
+                  "  %2 = aten::mm(%1, %0) : f32[4,4]\n"
+                  "  %3 = aten::exp(%2) : f32[4,4]\n"
+                  "  %4 = aten::mul.Tensor(%3, %1) : f32[4,4]\n"
+                  "  return %4\n}\n"),
+            (Units{{0}, {1}, {2, 3}}));
+}
+
+TEST(Fuse, AReductionEndsAUnitAndItsReadersBeginAnother) {
+  EXPECT_EQ(units("program(%0: f32[4,4]) {\n"
+                  "  %1 = aten::neg(%0) : f32[4,4]\n"
+                  "  %2 = aten::sum(%1, none) : f32[]\n"
+                  "  %3 = aten::div.Tensor(%1, %2) : f32[4,4]\n"
+                  "  return %3\n}\n"),
+            (Units{{0, 1}, {2}}));
+}
+
+TEST(Fuse, ABroadcastOperandIsMadeFirst) {
+  EXPECT_EQ(units("program(%0: f32[4], %1: f32[3,4]) {\n"
+                  "  %2 = aten::exp(%0) : f32[4]\n"
+                  "  %3 = aten::neg(%1) : f32[3,4]\n"
+                  "  %4 = aten::mul.Tensor(%3, %2) : f32[3,4]\n"
+                  "  return %4\n}\n"),
+            (Units{{0}, {1, 2}}));
+}
+
+TEST(Fuse, AUnitHasNoMoreNodesThanAllowed) {
+  EXPECT_EQ(units("program(%0: f32[8]) {\n"
+                  "  %1 = aten::neg(%0) : f32[8]\n"
+                  "  %2 = aten::exp(%1) : f32[8]\n"
+                  "  %3 = aten::neg(%2) : f32[8]\n"
+                  "  return %3\n}\n",
+                  2),
+            (Units{{0, 1}, {2}}));
+}
+
+// A and B grow side by side; B reads A's value through a matmul, so they must not merge afterwards.
+TEST(Fuse, AUnitNeverWaitsForItself) {
+  EXPECT_EQ(units("program(%0: f32[4,4]) {\n"
+                  "  %1 = aten::neg(%0) : f32[4,4]\n"
+                  "  %2 = aten::mm(%1, %0) : f32[4,4]\n"
+                  "  %3 = aten::exp(%1) : f32[4,4]\n"
+                  "  %4 = aten::mul.Tensor(%3, %2) : f32[4,4]\n"
+                  "  return %4\n}\n"),
+            (Units{{0}, {1}, {2, 3}}));
+}
+
+TEST(Fuse, IndependentChainsStayApart) {
+  EXPECT_EQ(units("program(%0: f32[8], %1: f32[8]) {\n"
+                  "  %2 = aten::neg(%0) : f32[8]\n"
+                  "  %3 = aten::neg(%1) : f32[8]\n"
+                  "  %4 = aten::exp(%2) : f32[8]\n"
+                  "  %5 = aten::exp(%3) : f32[8]\n"
+                  "  return %4, %5\n}\n"),
+            (Units{{0, 2}, {1, 3}}));
+}
+
+}  // namespace
+}  // namespace lazyt::toolkit

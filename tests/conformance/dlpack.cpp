@@ -1,7 +1,7 @@
 // Buffers that go to other libraries and come from them, where the plugin offers it.
 #include <atomic>
 
-#include "dlpack.h"
+#include "lazyt/dlpack.hpp"
 #include "suite.h"
 
 namespace lazyt::conformance {

@@ -10,7 +10,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "../../conformance/dlpack.h"
+#include "lazyt/dlpack.hpp"
 #include "ir/program.h"
 #include "ir/text.h"
 #include "loader/loader.h"

@@ -1,5 +1,9 @@
-"""For every Python test: the contract between host and plugin is watched, and a violation ends the test."""
+"""For every Python test: the contract between host and plugin is watched, and a violation ends the test.
+
+Tests compare with eager PyTorch bit for bit where they can, so they run on the reference backend; set LAZYT_BACKEND
+to run them on another. tests/onednn holds what is asked of the CPU's default backend."""
 
 import os
 
 os.environ.setdefault("LAZYT_LAYERS", "validate:abort")
+os.environ.setdefault("LAZYT_BACKEND", "ts")

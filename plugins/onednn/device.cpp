@@ -1,0 +1,166 @@
+#include "device.h"
+
+#include <unistd.h>
+
+#include <bit>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+
+namespace lazyt::onednn {
+namespace {
+
+using plugin::from_c;
+using plugin::guard;
+using plugin::to_c;
+
+// Eight classes in every power of two: at most an eighth is wasted.
+struct SizeClass {
+  uint32_t index;
+  uint64_t bytes;
+};
+
+SizeClass class_of(uint64_t bytes) {
+  bytes = std::max<uint64_t>(bytes, 8 * kAlignment);
+  const int exponent = 63 - std::countl_zero(bytes);
+  const uint64_t step = uint64_t{1} << (exponent - 3);
+  const uint64_t rounded = (bytes + step - 1) & ~(step - 1);
+  const int e = 63 - std::countl_zero(rounded);
+  const uint64_t eighth = (rounded >> (e - 3)) & 7;
+  return {static_cast<uint32_t>((e - 9) * 8) + static_cast<uint32_t>(eighth), rounded};
+}
+
+uint64_t physical_bytes() {
+  static const uint64_t bytes =
+      static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  return bytes;
+}
+
+const std::string& cpu_name() {
+  static const auto& name = *new std::string([] {
+    std::ifstream info("/proc/cpuinfo");
+    std::string line, model = "CPU";
+    while (std::getline(info, line)) {
+      if (!line.starts_with("model name")) continue;
+      if (auto colon = line.find(": "); colon != std::string::npos) model = line.substr(colon + 2);
+      break;
+    }
+    return model + ", " + std::to_string(sysconf(_SC_NPROCESSORS_ONLN)) + " threads";
+  }());
+  return name;
+}
+
+void require_index(uint32_t index) { plugin::require(index == 0, "onednn: device index is out of range"); }
+
+lazyt_status_t* count(uint32_t* out_count) {
+  *out_count = 1;
+  return nullptr;
+}
+
+lazyt_status_t* describe(uint32_t index, lazyt_device_info_t* out_info) {
+  return guard([&] {
+    require_index(index);
+    out_info->name = to_c(cpu_name());
+    out_info->vendor = to_c("lazyt");
+    out_info->flags = LAZYT_DEVICE_HOST_VISIBLE;
+    out_info->total_bytes = physical_bytes();
+    out_info->alignment = kAlignment;
+    out_info->dlpack_type = 1;  // kDLCPU
+    out_info->dlpack_id = 0;
+  });
+}
+
+lazyt_status_t* open(uint32_t index, lazyt_device_t** out_device) {
+  return guard([&] {
+    require_index(index);
+    *out_device = plugin::to_handle<lazyt_device_t>(new Device);
+  });
+}
+
+void close(lazyt_device_t* device) { delete plugin::from_c_or_null(device); }
+
+lazyt_status_t* memory_stats(lazyt_device_t* device, lazyt_memory_stats_t* out_stats) {
+  return guard([&] {
+    const BlockCache& memory = *from_c(device).memory;
+    out_stats->bytes_in_use = memory.in_use();
+    out_stats->peak_bytes_in_use = memory.peak();
+    out_stats->bytes_reserved = memory.in_use() + memory.cached();
+    out_stats->derived_bytes = 0;
+  });
+}
+
+lazyt_status_t* trim(lazyt_device_t* device) {
+  return guard([&] { from_c(device).memory->trim(); });
+}
+
+}  // namespace
+
+std::byte* BlockCache::take(uint64_t& bytes) {
+  if (bytes > physical_bytes()) return nullptr;
+  const SizeClass size = class_of(bytes);
+  bytes = size.bytes;
+  std::byte* block = nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    auto& list = free_[size.index];
+    if (!list.empty()) {
+      block = list.back();
+      list.pop_back();
+      cached_.fetch_sub(bytes, std::memory_order_relaxed);
+    }
+  }
+  if (!block) block = static_cast<std::byte*>(std::aligned_alloc(kAlignment, bytes));
+  if (!block) {
+    trim();
+    block = static_cast<std::byte*>(std::aligned_alloc(kAlignment, bytes));
+  }
+  if (!block) return nullptr;
+  const uint64_t now = in_use_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  uint64_t peak = peak_.load(std::memory_order_relaxed);
+  while (now > peak && !peak_.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {
+  }
+  return block;
+}
+
+void BlockCache::give(std::byte* block, uint64_t bytes) {
+  in_use_.fetch_sub(bytes, std::memory_order_relaxed);
+  std::lock_guard lock(mutex_);
+  try {
+    free_[class_of(bytes).index].push_back(block);
+    cached_.fetch_add(bytes, std::memory_order_relaxed);
+  } catch (...) {
+    std::free(block);
+  }
+}
+
+void BlockCache::trim() {
+  std::lock_guard lock(mutex_);
+  for (auto& list : free_) {
+    for (std::byte* block : list) std::free(block);
+    list.clear();
+  }
+  cached_.store(0, std::memory_order_relaxed);
+}
+
+Memory::Memory(Device& device, uint64_t bytes) : cache_(device.memory.get()), bytes_(bytes) {
+  if (!bytes) return;
+  block_ = cache_->take(bytes_);
+  if (!block_) {
+    throw plugin::Error(LAZYT_CODE_RESOURCE_EXHAUSTED, "onednn: no memory for " + std::to_string(bytes) + " bytes");
+  }
+}
+
+int thread_count() { return static_cast<int>(plugin::host().services->thread_count()); }
+
+const lazyt_plugin_device_t kDeviceTable = {
+    .struct_size = sizeof(lazyt_plugin_device_t),
+    .next = nullptr,
+    .count = count,
+    .describe = describe,
+    .open = open,
+    .close = close,
+    .memory_stats = memory_stats,
+    .trim = trim,
+};
+
+}  // namespace lazyt::onednn

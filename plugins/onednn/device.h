@@ -1,0 +1,82 @@
+// Device: the CPU. Memory: bytes from a cache of freed blocks, because fresh pages cost more than what most
+// programs do with them.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "lazyt/plugin.hpp"
+
+namespace lazyt::onednn {
+
+inline constexpr uint64_t kAlignment = 64;
+
+// Freed blocks by size class, handed out again. Thread-safe.
+class BlockCache {
+ public:
+  ~BlockCache() { trim(); }
+  // Null when the system has no more. `bytes` is rounded up to what was really taken.
+  std::byte* take(uint64_t& bytes);
+  void give(std::byte* block, uint64_t bytes);
+  void trim();
+
+  uint64_t in_use() const { return in_use_.load(std::memory_order_relaxed); }
+  uint64_t peak() const { return peak_.load(std::memory_order_relaxed); }
+  uint64_t cached() const { return cached_.load(std::memory_order_relaxed); }
+
+ private:
+  std::mutex mutex_;
+  std::array<std::vector<std::byte*>, 256> free_;  // by size class
+  std::atomic<uint64_t> in_use_{0}, peak_{0}, cached_{0};
+};
+
+struct Device {
+  // Shared with tensors that other libraries hold, which may outlive the device.
+  std::shared_ptr<BlockCache> memory = std::make_shared<BlockCache>();
+};
+
+// Bytes of a device, given back at the end. Movable.
+class Memory {
+ public:
+  Memory() = default;
+  // Throws RESOURCE_EXHAUSTED.
+  Memory(Device& device, uint64_t bytes);
+  Memory(Memory&& other) noexcept { swap(other); }
+  Memory& operator=(Memory&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  ~Memory() {
+    if (block_) cache_->give(block_, bytes_);
+  }
+  std::byte* data() const { return block_; }
+  uint64_t bytes() const { return block_ ? bytes_ : 0; }
+
+ private:
+  void swap(Memory& other) {
+    std::swap(cache_, other.cache_);
+    std::swap(block_, other.block_);
+    std::swap(bytes_, other.bytes_);
+  }
+  BlockCache* cache_ = nullptr;
+  std::byte* block_ = nullptr;
+  uint64_t bytes_ = 0;
+};
+
+// Threads that the user allows for compute on the calling thread.
+int thread_count();
+
+extern const lazyt_plugin_device_t kDeviceTable;
+
+}  // namespace lazyt::onednn
+
+template <>
+struct lazyt::plugin::Handle<lazyt_device_t> {
+  using type = lazyt::onednn::Device;
+};

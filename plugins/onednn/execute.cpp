@@ -1,0 +1,116 @@
+// Running an executable: on the calling thread and its OpenMP team, step after step.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "buffer.h"
+#include "compile.h"
+
+namespace lazyt::onednn {
+namespace {
+
+using plugin::Error;
+using plugin::Event;
+using plugin::from_c;
+
+std::byte* bytes_of(lazyt_buffer_t* handle, uint64_t needed, const char* what, size_t index) {
+  if (!handle) throw Error(LAZYT_CODE_INVALID_ARGUMENT, std::string(what) + " " + std::to_string(index) + " has no buffer");
+  Buffer& buffer = from_c(handle);
+  if (buffer.size < needed) {
+    throw Error(LAZYT_CODE_INVALID_ARGUMENT, std::string(what) + " " + std::to_string(index) + " needs " +
+                                                 std::to_string(needed) + " bytes, its buffer has " +
+                                                 std::to_string(buffer.size));
+  }
+  return buffer.data();
+}
+
+void run(const Executable& exe, const lazyt_execute_args_t& args) {
+  using Kind = Executable::Piece::Kind;
+  // Memory first: a failure here has consumed nothing (EXE-6).
+  Memory arena(exe.device, exe.arena_bytes);
+  plugin::Records<lazyt_execute_input_t> inputs(args.inputs, args.input_count, args.input_stride);
+  thread_local std::vector<std::byte*> storages;
+  storages.resize(exe.storages.size());
+  for (size_t i = 0; i < exe.storages.size(); ++i) {
+    const Executable::Piece& piece = exe.storages[i];
+    switch (piece.kind) {
+      case Kind::kInput:
+        storages[i] = exe.inputs[piece.index].host_scalar
+                          ? nullptr
+                          : bytes_of(inputs[piece.index].buffer, exe.inputs[piece.index].size_bytes, "input", piece.index);
+        break;
+      case Kind::kOutput:
+        storages[i] = bytes_of(args.outputs[piece.index], exe.outputs[piece.index].size_bytes, "output", piece.index);
+        break;
+      case Kind::kConstant: storages[i] = exe.constants.data() + piece.offset; break;
+      case Kind::kArena: storages[i] = arena.data() + piece.offset; break;
+    }
+  }
+  const Frame frame{storages.data(), args.inputs, args.input_stride, thread_count()};
+  for (size_t i = 0; i < exe.steps.size(); ++i) {
+    try {
+      exe.steps[i]->run(frame);
+    } catch (Error& e) {
+      if (exe.step_nodes[i] < exe.nodes.size()) e.note(exe.nodes[exe.step_nodes[i]], "while it ran");
+      throw;
+    }
+  }
+}
+
+double half_to_double(uint16_t h) {
+  const int exponent = (h >> 10) & 31, mantissa = h & 1023;
+  const double magnitude = exponent == 31 ? (mantissa ? std::bit_cast<double>(UINT64_C(0x7ff8000000000000)) : std::bit_cast<double>(UINT64_C(0x7ff0000000000000)))
+                           : exponent   ? std::ldexp(1024 + mantissa, exponent - 25)
+                                        : std::ldexp(mantissa, -24);
+  return h & 0x8000 ? -magnitude : magnitude;
+}
+
+template <class T>
+T read(const lazyt_scalar_t& s) {
+  T value;
+  std::memcpy(&value, s.bytes, sizeof value);
+  return value;
+}
+
+// Calls f with the scalar's value as the C++ type of its dtype.
+template <class F>
+auto with_scalar(const lazyt_scalar_t& s, lazyt_dtype_t dtype, F&& f) {
+  switch (dtype) {
+    case LAZYT_DTYPE_BOOL: case LAZYT_DTYPE_UINT8: return f(read<uint8_t>(s));
+    case LAZYT_DTYPE_INT8: return f(read<int8_t>(s));
+    case LAZYT_DTYPE_INT16: return f(read<int16_t>(s));
+    case LAZYT_DTYPE_INT32: return f(read<int32_t>(s));
+    case LAZYT_DTYPE_INT64: return f(read<int64_t>(s));
+    case LAZYT_DTYPE_FLOAT32: return f(read<float>(s));
+    case LAZYT_DTYPE_FLOAT64: return f(read<double>(s));
+    case LAZYT_DTYPE_FLOAT16: return f(half_to_double(read<uint16_t>(s)));
+    case LAZYT_DTYPE_BFLOAT16: return f(std::bit_cast<float>(static_cast<uint32_t>(read<uint16_t>(s)) << 16));
+    default: throw Error(LAZYT_CODE_UNIMPLEMENTED, "onednn: a host scalar has dtype " + std::to_string(dtype));
+  }
+}
+
+}  // namespace
+
+double Frame::as_double(const Number& n) const {
+  if (n.constant) return n.integral ? static_cast<double>(n.i) : n.d;
+  return with_scalar(input(n.input).scalar, n.dtype, [](auto v) { return static_cast<double>(v); });
+}
+
+int64_t Frame::as_int(const Number& n) const {
+  if (n.constant) return n.integral ? n.i : static_cast<int64_t>(n.d);
+  return with_scalar(input(n.input).scalar, n.dtype, [](auto v) { return static_cast<int64_t>(v); });
+}
+
+lazyt_status_t* execute(lazyt_executable_t* handle, const lazyt_execute_args_t* args, lazyt_event_t** out_event) {
+  return plugin::guard([&] {
+    const Executable& exe = from_c(handle);
+    plugin::require(args->input_count == exe.inputs.size(), "execute: wrong number of inputs");
+    plugin::require(args->output_count == exe.outputs.size(), "execute: wrong number of outputs");
+    lazyt_status_t* status = plugin::take_events(args->waits);
+    if (!status) status = plugin::guard([&] { run(exe, *args); });
+    *out_event = Event::make_ready(status)->handle();
+  });
+}
+
+}  // namespace lazyt::onednn

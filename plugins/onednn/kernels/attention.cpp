@@ -1,0 +1,288 @@
+// Scaled dot product attention, forward and backward: tiles of scores that stay in the cache, softmax online (Dao et
+// al., FlashAttention, 2022). f16 and bf16 are computed as f32.
+#include <cmath>
+#include <limits>
+
+#include "elements.h"
+#include "rows.h"
+
+namespace lazyt::onednn {
+namespace {
+
+constexpr int64_t kQueries = 32, kKeys = 256;  // of a tile
+
+// Where the arguments of a variant are; 0 = none.
+struct Signature {
+  uint64_t query, mask, dropout, causal, scale, gqa;
+};
+constexpr Signature kPlain = {0, 3, 4, 5, 6, 7}, kFlash = {0, 5, 3, 4, 6, 0}, kFlashBackward = {1, 8, 6, 7, 9, 0};
+
+Refusal accept_attention(const ProgramView& program, const lazyt_node_t& node, const Signature& at) {
+  const auto args = program.args(node);
+  const lazyt_value_t &q = operand(program, node, at.query), &k = operand(program, node, at.query + 1), &v = operand(program, node, at.query + 2);
+  if (!is_floating(q.dtype)) return refuse_dtype(q.dtype);
+  if (k.dtype != q.dtype || v.dtype != q.dtype) return refuse_argument("query, key and value of several dtypes");
+  if (args[at.dropout].kind != LAZYT_ARG_DOUBLE || Builder::double_of(args[at.dropout]) != 0) return refuse_argument("dropout");
+  if (!is_constant(program, args[at.causal])) return refuse_argument("is_causal that changes from run to run");
+  const auto dq = program.dims(q), dk = program.dims(k), dv = program.dims(v);
+  if (q.rank < 2 || k.rank != q.rank || v.rank != q.rank) return {LAZYT_REASON_RANK, "query, key and value of several ranks"};
+  for (size_t d = 0; d + 2 < dq.size(); ++d) {
+    if (dk[d] != dv[d]) return refuse_argument("key and value of several batch dims");
+    const bool heads = d + 3 == dq.size() && q.rank >= 3;
+    if (dk[d] != dq[d] && !(heads && dk[d] > 0 && dq[d] % dk[d] == 0 && (at.gqa ? args[at.gqa].payload != 0 : true)))
+      return refuse_argument("query and key of several batch dims");
+  }
+  if (toolkit::count_of(dq) == 0 || toolkit::count_of(dk) == 0 || toolkit::count_of(dv) == 0) return refuse_argument("an empty operand");
+  if (has(program, node, at.mask)) {
+    const lazyt_value_t& mask = operand(program, node, at.mask);
+    if (mask.dtype != LAZYT_DTYPE_BOOL && !is_floating(mask.dtype)) return refuse_dtype(mask.dtype);
+    if (mask.rank > q.rank) return {LAZYT_REASON_RANK, "a mask of a higher rank"};
+  }
+  return accepted();
+}
+Refusal accept_plain(const ProgramView& program, const lazyt_node_t& node) { return accept_attention(program, node, kPlain); }
+Refusal accept_flash(const ProgramView& program, const lazyt_node_t& node) { return accept_attention(program, node, kFlash); }
+Refusal accept_flash_backward(const ProgramView& program, const lazyt_node_t& node) {
+  return accept_attention(program, node, kFlashBackward);
+}
+
+// In the compute type, with a last dim of stride 1.
+Tensor as_operand(Builder& b, const lazyt_arg_t& arg) {
+  const Tensor t = tensor_at(b, arg);
+  const lazyt_dtype_t dtype = compute_dtype(t.dtype);
+  if (t.dtype == dtype && (t.strides().back() == 1 || t.dims().back() == 1)) return t;
+  return dense_as(b, t, dtype);
+}
+
+// What forward and backward share.
+struct Problem {
+  Tensor q, k, v, mask;
+  bool masked = false, causal = false, default_scale = true;
+  Number scale;
+  Dims heads;           // the batch dims of the query
+  int64_t ratio = 1;    // query heads for each key head (the last of `heads`)
+  int64_t l, s, e, ev;  // queries, keys, their size, the values' size
+
+  Problem(Builder& b, const lazyt_node_t& node, const Signature& at) {
+    const auto args = b.program.args(node);
+    q = as_operand(b, args[at.query]);
+    k = as_operand(b, args[at.query + 1]);
+    v = as_operand(b, args[at.query + 2]);
+    heads.assign(q.dims().begin(), q.dims().end() - 2);
+    const size_t rank = q.dims().size();
+    l = q.dims()[rank - 2], e = q.dims()[rank - 1], s = k.dims()[rank - 2], ev = v.dims()[rank - 1];
+    if (rank >= 3) ratio = q.dims()[rank - 3] / k.dims()[rank - 3];
+    causal = b.bool_of(args[at.causal]);
+    default_scale = b.is_none(args[at.scale]);
+    if (!default_scale) scale = b.number_of(args[at.scale]);
+    masked = !b.is_none(args[at.mask]);
+    mask = q;
+    if (!masked) return;
+    mask = tensor_at(b, args[at.mask]);
+    if (mask.dtype != LAZYT_DTYPE_BOOL && mask.dtype != q.dtype) mask = dense_as(b, mask, q.dtype);
+    Layout layout{mask.layout.offset, heads, Dims(rank, 0)};
+    layout.dims.push_back(l), layout.dims.push_back(s);
+    const size_t added = rank - mask.dims().size();
+    for (size_t d = 0; d < mask.dims().size(); ++d)
+      if (mask.dims()[d] != 1) layout.strides[added + d] = mask.strides()[d];
+    mask.layout = layout;
+  }
+
+  int64_t head_count() const { return toolkit::count_of(heads); }
+  double factor(const Frame& frame) const {
+    return default_scale ? 1 / std::sqrt(static_cast<double>(e)) : frame.as_double(scale);
+  }
+  // Of a query head, in a tensor with the batch dims of the query, or (`of_keys`) of the key.
+  int64_t offset(const Tensor& t, int64_t head, bool of_keys) const {
+    int64_t out = 0;
+    for (size_t d = heads.size(); d-- > 0;) {
+      const int64_t at = head % heads[d];
+      head /= heads[d];
+      out += (of_keys && d + 1 == heads.size() ? at / ratio : at) * t.strides()[d];
+    }
+    return out;
+  }
+  static int64_t row(const Tensor& t) { return t.strides()[t.dims().size() - 2]; }
+  // Keys that some query of a tile sees.
+  int64_t keys_of(int64_t last_query) const { return causal ? std::min(s, last_query) : s; }
+
+  // The scores of a tile, masked: rows queries from i0, n keys from j0.
+  template <class C>
+  void scores(const Frame& frame, const TileKernels<C>& tile, C* out, int64_t head, const C* q_rows, int64_t i0, int64_t rows,
+              const C* k_columns, int64_t j0, int64_t n, C alpha) const {
+    tile.gemm(rows, n, e, alpha, q_rows, row(q), k_columns + j0, s, out, kKeys, false);
+    constexpr C kOut = -std::numeric_limits<C>::infinity();
+    if (masked) {
+      const size_t rank = mask.dims().size();
+      const int64_t sl = mask.strides()[rank - 2], ss = mask.strides()[rank - 1];
+      const int64_t base = offset(mask, head, false) + i0 * sl + j0 * ss;
+      for (int64_t i = 0; i < rows; ++i)
+        for (int64_t j = 0; j < n; ++j) {
+          C& x = out[i * kKeys + j];
+          if (mask.dtype == LAZYT_DTYPE_BOOL)
+            x = frame.at<bool>(mask)[base + i * sl + j * ss] ? x : kOut;
+          else
+            x += frame.at<C>(mask)[base + i * sl + j * ss];
+        }
+    }
+    if (causal)
+      for (int64_t i = 0; i < rows; ++i)
+        for (int64_t j = std::max<int64_t>(i0 + i + 1 - j0, 0); j < n; ++j) out[i * kKeys + j] = kOut;
+  }
+};
+
+// out[columns][rows] = in[rows][columns]
+template <class C>
+void transpose(C* out, int64_t out_row, const C* in, int64_t in_row, int64_t rows, int64_t columns) {
+  constexpr int64_t kBlock = 16;
+  for (int64_t i0 = 0; i0 < rows; i0 += kBlock)
+    for (int64_t j0 = 0; j0 < columns; j0 += kBlock)
+      for (int64_t j = j0; j < std::min(columns, j0 + kBlock); ++j)
+        for (int64_t i = i0; i < std::min(rows, i0 + kBlock); ++i) out[j * out_row + i] = in[i * in_row + j];
+}
+
+// The keys of all key heads, transposed: [head][e][s].
+template <class C>
+void transpose_heads(const Frame& frame, const Problem& p, const Tensor& t, int64_t width, C* out) {
+  const int64_t key_heads = p.head_count() / p.ratio;
+  parallel(frame, key_heads, key_heads * p.s * width * 4, [&](int64_t begin, int64_t end) {
+    for (int64_t h = begin; h < end; ++h)
+      transpose(out + h * p.s * width, p.s, frame.at<C>(t) + p.offset(t, h * p.ratio, true), Problem::row(t), p.s, width);
+  });
+}
+
+template <class F>
+void with_compute(lazyt_dtype_t dtype, F&& f) {
+  if (dtype == LAZYT_DTYPE_FLOAT64)
+    f(Tag<double>{});
+  else
+    f(Tag<float>{});
+}
+
+// ---- forward
+
+void add_forward(Builder& b, const lazyt_node_t& node, const Signature& at, bool keeps_sums) {
+  const Problem p(b, node, at);
+  const Tensor out = begin_result(b, node.results, p.q.dtype);
+  const Tensor sums = keeps_sums ? begin_result(b, node.results + 1, p.q.dtype) : b.scratch(p.q.dtype, {0});
+  const int64_t heads = p.head_count();
+  const Tensor columns = b.scratch(p.q.dtype, {heads / p.ratio, p.e, p.s});
+  with_compute(p.q.dtype, [&](auto tag) {
+    using C = typename decltype(tag)::type;
+    b.add("attention", {p.q.storage, p.k.storage, p.v.storage, p.mask.storage}, {out.storage, sums.storage, columns.storage},
+          [=](const Frame& frame) {
+            const TileKernels<C>& tile = rows().tile<C>();
+            C *k_columns = frame.at<C>(columns), *y = frame.at<C>(out), *lse = frame.at<C>(sums);
+            const C alpha = static_cast<C>(p.factor(frame));
+            transpose_heads<C>(frame, p, p.k, p.e, k_columns);
+            const int64_t tiles = (p.l + kQueries - 1) / kQueries;
+            parallel(frame, heads * tiles, heads * p.l * p.s * p.e, [&](int64_t begin, int64_t end) {
+              alignas(64) C x[kQueries * kKeys];
+              for (int64_t t = begin; t < end; ++t) {
+                const int64_t head = t / tiles, i0 = t % tiles * kQueries, count = std::min(kQueries, p.l - i0);
+                const C* q = frame.at<C>(p.q) + p.offset(p.q, head, false) + i0 * Problem::row(p.q);
+                const C* v = frame.at<C>(p.v) + p.offset(p.v, head, true);
+                C* o = y + (head * p.l + i0) * p.ev;
+                C top[kQueries], sum[kQueries];
+                std::fill(top, top + kQueries, -std::numeric_limits<C>::infinity());
+                std::fill(sum, sum + kQueries, C(0));
+                const int64_t keys = p.keys_of(i0 + count);
+                for (int64_t j0 = 0; j0 < keys; j0 += kKeys) {
+                  const int64_t n = std::min(kKeys, keys - j0);
+                  p.scores(frame, tile, x, head, q, i0, count, k_columns + head / p.ratio * p.e * p.s, j0, n, alpha);
+                  for (int64_t i = 0; i < count; ++i) {
+                    const C shrinks = tile.online_softmax(x + i * kKeys, n, top + i, sum + i);
+                    if (j0 && shrinks != C(1)) tile.scale(o + i * p.ev, p.ev, shrinks);
+                  }
+                  tile.gemm(count, p.ev, n, C(1), x, kKeys, v + j0 * Problem::row(p.v), Problem::row(p.v), o, p.ev, j0 > 0);
+                }
+                for (int64_t i = 0; i < count; ++i) {
+                  tile.scale(o + i * p.ev, p.ev, sum[i] == C(0) ? C(0) : C(1) / sum[i]);  // all keys masked: zeros
+                  if (keeps_sums) lse[head * p.l + i0 + i] = top[i] + std::log(sum[i]);
+                }
+              }
+            });
+          });
+  });
+  finish_result(b, node.results, out);
+  if (keeps_sums) finish_result(b, node.results + 1, sums);
+}
+void lower_plain(Builder& b, const lazyt_node_t& node) { add_forward(b, node, kPlain, false); }
+void lower_flash(Builder& b, const lazyt_node_t& node) { add_forward(b, node, kFlash, true); }
+
+// ---- backward: P = exp(scores - lse), dV = P' dO, dP = dO V', dS = P (dP - rowsum(dO O)), dQ = dS K, dK = dS' Q
+
+void lower_flash_backward(Builder& b, const lazyt_node_t& node) {
+  const auto args = b.program.args(node);
+  const Problem p(b, node, kFlashBackward);
+  const lazyt_dtype_t dtype = p.q.dtype;
+  const Tensor grad = dense_as(b, tensor_at(b, args[0]), dtype), out = dense_as(b, tensor_at(b, args[4]), dtype);
+  const Tensor sums = dense_as(b, tensor_at(b, args[5]), dtype);
+  const Tensor gq = begin_result(b, node.results, dtype), gk = begin_result(b, node.results + 1, dtype), gv = begin_result(b, node.results + 2, dtype);
+  const int64_t key_heads = p.head_count() / p.ratio;
+  const Tensor k_t = b.scratch(dtype, {key_heads, p.e, p.s}), v_t = b.scratch(dtype, {key_heads, p.ev, p.s});
+  with_compute(dtype, [&](auto tag) {
+    using C = typename decltype(tag)::type;
+    b.add("attention_backward",
+          {p.q.storage, p.k.storage, p.v.storage, p.mask.storage, grad.storage, out.storage, sums.storage},
+          {gq.storage, gk.storage, gv.storage, k_t.storage, v_t.storage}, [=](const Frame& frame) {
+            const TileKernels<C>& tile = rows().tile<C>();
+            C *k_columns = frame.at<C>(k_t), *v_columns = frame.at<C>(v_t);
+            const C alpha = static_cast<C>(p.factor(frame));
+            transpose_heads<C>(frame, p, p.k, p.e, k_columns);
+            transpose_heads<C>(frame, p, p.v, p.ev, v_columns);
+            // A key head with all its query heads is one thread's: nothing is added up across threads.
+            parallel(frame, key_heads, p.head_count() * p.l * p.s * p.e, [&](int64_t begin, int64_t end) {
+              alignas(64) C x[kQueries * kKeys], d[kQueries * kKeys], turned[kQueries * kKeys];
+              for (int64_t kh = begin; kh < end; ++kh) {
+                C *dk = frame.at<C>(gk) + kh * p.s * p.e, *dv = frame.at<C>(gv) + kh * p.s * p.ev;
+                std::fill(dk, dk + p.s * p.e, C(0));
+                std::fill(dv, dv + p.s * p.ev, C(0));
+                for (int64_t head = kh * p.ratio; head < (kh + 1) * p.ratio; ++head) {
+                  const C *k = frame.at<C>(p.k) + p.offset(p.k, head, true), *lse = frame.at<C>(sums) + head * p.l;
+                  for (int64_t i0 = 0; i0 < p.l; i0 += kQueries) {
+                    const int64_t count = std::min(kQueries, p.l - i0), keys = p.keys_of(i0 + count);
+                    const C* q = frame.at<C>(p.q) + p.offset(p.q, head, false) + i0 * Problem::row(p.q);
+                    const C *g = frame.at<C>(grad) + (head * p.l + i0) * p.ev, *o = frame.at<C>(out) + (head * p.l + i0) * p.ev;
+                    C* dq = frame.at<C>(gq) + (head * p.l + i0) * p.e;
+                    C delta[kQueries];
+                    for (int64_t i = 0; i < count; ++i) delta[i] = tile.dot(g + i * p.ev, o + i * p.ev, p.ev);
+                    for (int64_t j0 = 0; j0 < keys; j0 += kKeys) {
+                      const int64_t n = std::min(kKeys, keys - j0);
+                      p.scores(frame, tile, x, head, q, i0, count, k_columns + kh * p.e * p.s, j0, n, alpha);
+                      for (int64_t i = 0; i < count; ++i) {
+                        // A row whose keys are all masked has no weights.
+                        if (lse[i0 + i] == -std::numeric_limits<C>::infinity())
+                          std::fill(x + i * kKeys, x + i * kKeys + n, C(0));
+                        else
+                          tile.exp_minus(x + i * kKeys, n, lse[i0 + i]);
+                      }
+                      transpose(turned, kQueries, x, kKeys, count, n);
+                      tile.gemm(n, p.ev, count, C(1), turned, kQueries, g, p.ev, dv + j0 * p.ev, p.ev, true);
+                      tile.gemm(count, n, p.ev, C(1), g, p.ev, v_columns + kh * p.ev * p.s + j0, p.s, d, kKeys, false);
+                      for (int64_t i = 0; i < count; ++i) tile.softmax_grad(d + i * kKeys, x + i * kKeys, n, delta[i], alpha);
+                      tile.gemm(count, p.e, n, C(1), d, kKeys, k + j0 * Problem::row(p.k), Problem::row(p.k), dq, p.e, j0 > 0);
+                      transpose(turned, kQueries, d, kKeys, count, n);
+                      tile.gemm(n, p.e, count, C(1), turned, kQueries, q, Problem::row(p.q), dk + j0 * p.e, p.e, true);
+                    }
+                  }
+                }
+              }
+            });
+          });
+  });
+  finish_result(b, node.results, gq);
+  finish_result(b, node.results + 1, gk);
+  finish_result(b, node.results + 2, gv);
+}
+
+}  // namespace
+
+void register_attention(Register add) {
+  using toolkit::Role;
+  add(LAZYT_OP_SCALED_DOT_PRODUCT_ATTENTION, {Role::kOpaque, accept_plain, lower_plain});
+  add(LAZYT_OP_SCALED_DOT_PRODUCT_FLASH_ATTENTION_FOR_CPU, {Role::kOpaque, accept_flash, lower_flash});
+  add(LAZYT_OP_SCALED_DOT_PRODUCT_FLASH_ATTENTION_FOR_CPU_BACKWARD, {Role::kOpaque, accept_flash_backward, lower_flash_backward});
+}
+
+}  // namespace lazyt::onednn

@@ -1,0 +1,281 @@
+// Convolutions by oneDNN, activations channels-last, weights in oneDNN's own format.
+//
+// A transposed convolution is the backward of a convolution whose input is the transposed one's result: "x" is always
+// the side of w's second dim, "y" that of its first.
+#include <algorithm>
+#include <optional>
+
+#include "../ops.h"
+#include "channels.h"
+#include "dnnl.h"
+
+namespace lazyt::onednn {
+namespace {
+
+using dnnl::algorithm;
+using dnnl::memory;
+
+struct Window {
+  Dims x, y, w;  // with one spatial dim more than a 1-d convolution has; w with the groups in front, if any
+  int64_t groups;
+  Dims stride, dilation, pad_begin, pad_end;  // dilation 0: none between
+  lazyt_dtype_t dtype;                        // of the computation
+};
+
+int64_t volume(const Dims& d, size_t from) { return toolkit::count_of(std::span(d).subspan(from)); }
+
+// The element type of the computation; f16 is computed as f32.
+lazyt_dtype_t computed(lazyt_dtype_t dtype) { return dtype == LAZYT_DTYPE_FLOAT16 ? LAZYT_DTYPE_FLOAT32 : dtype; }
+
+memory::desc channels_last_desc(const Dims& dims, lazyt_dtype_t dtype) { return {dims, to_dnnl(dtype), channels_last(dims)}; }
+memory::desc any(const Dims& dims, lazyt_dtype_t dtype) { return {dims, to_dnnl(dtype), memory::format_tag::any}; }
+
+// [N, C, L] as [N, C, 1, L].
+Tensor with_height(const Tensor& t) {
+  if (t.dims().size() != 3) return t;
+  return reshaped(t, {t.dims()[0], t.dims()[1], 1, t.dims()[2]}, {t.strides()[0], t.strides()[1], t.strides()[2] * t.dims()[2], t.strides()[2]});
+}
+Dims with_height(Dims per_axis, int64_t first) {
+  if (per_axis.size() == 1) per_axis.insert(per_axis.begin(), first);
+  return per_axis;
+}
+
+// Weights with the groups as a dim.
+Tensor grouped(const Tensor& w, int64_t groups) {
+  if (groups == 1) return w;
+  Dims dims = w.dims(), strides = w.strides();
+  dims[0] /= groups;
+  dims.insert(dims.begin(), groups);
+  strides.insert(strides.begin(), strides[0] * dims[1]);
+  return reshaped(w, dims, strides);
+}
+
+// The primitives of a window; `weights` may be any.
+
+dnnl::convolution_forward::primitive_desc forward_desc(const Window& g, bool bias, const memory::desc& weights, const dnnl::primitive_attr& attr) {
+  const memory::desc src = channels_last_desc(g.x, g.dtype), dst = channels_last_desc(g.y, g.dtype);
+  const auto kind = dnnl::prop_kind::forward_training;
+  if (!bias) {
+    return {cpu_engine(), kind, algorithm::convolution_direct, src, weights, dst, g.stride, g.dilation, g.pad_begin, g.pad_end, attr};
+  }
+  const memory::desc bias_desc({g.y[1]}, to_dnnl(g.dtype), Dims{1});
+  return {cpu_engine(), kind, algorithm::convolution_direct, src, weights, bias_desc, dst, g.stride, g.dilation, g.pad_begin, g.pad_end, attr};
+}
+
+dnnl::convolution_backward_data::primitive_desc data_desc(const Window& g, const memory::desc& weights, const dnnl::primitive_attr& attr) {
+  return {cpu_engine(), algorithm::convolution_direct, channels_last_desc(g.x, g.dtype), weights, channels_last_desc(g.y, g.dtype),
+          g.stride, g.dilation, g.pad_begin, g.pad_end, forward_desc(g, false, any(g.w, g.dtype), {}), attr};
+}
+
+dnnl::convolution_backward_weights::primitive_desc weights_desc(const Window& g, bool bias, const memory::desc& weights, const dnnl::primitive_attr& attr) {
+  const memory::desc src = channels_last_desc(g.x, g.dtype), dst = channels_last_desc(g.y, g.dtype);
+  const auto hint = forward_desc(g, bias, any(g.w, g.dtype), {});
+  if (!bias) {
+    return {cpu_engine(), algorithm::convolution_direct, src, weights, dst, g.stride, g.dilation, g.pad_begin, g.pad_end, hint, attr};
+  }
+  const memory::desc bias_desc({g.y[1]}, to_dnnl(g.dtype), Dims{1});
+  return {cpu_engine(), algorithm::convolution_direct, src, weights, bias_desc, dst, g.stride, g.dilation, g.pad_begin, g.pad_end, hint, attr};
+}
+
+// One convolution being lowered.
+class Lowering {
+ public:
+  // x and y: dims of the two sides. w: the weights.
+  Lowering(Builder& b, const Tensor& x, const Tensor& y, const Tensor& w, const Dims& stride, const Dims& padding,
+           const Dims& dilation, int64_t groups)
+      : b_(b), dtype_(computed(x.dtype)) {
+    const size_t axes = x.dims().size() - 2;
+    auto axis = [&](const Dims& d, size_t i) { return d[d.size() == 1 ? 0 : i]; };
+    Dims s, p, d;
+    for (size_t i = 0; i < axes; ++i) s.push_back(axis(stride, i)), p.push_back(axis(padding, i)), d.push_back(axis(dilation, i));
+    g_ = {with_height(x).dims(), with_height(y).dims(), grouped(with_height(w), groups).dims(), groups, with_height(s, 1),
+          with_height(d, 1), with_height(p, 0), {}, dtype_};
+    for (size_t i = 0; i < g_.stride.size(); ++i) {
+      const int64_t kernel = g_.w[g_.w.size() - g_.stride.size() + i];
+      const int64_t reach = (g_.y[2 + i] - 1) * g_.stride[i] + (kernel - 1) * g_.dilation[i] + 1;
+      g_.pad_end.push_back(reach - g_.x[2 + i] - g_.pad_begin[i]);
+      g_.dilation[i] -= 1;
+    }
+    work_ = static_cast<double>(toolkit::count_of(g_.y)) * static_cast<double>(volume(g_.w, groups > 1 ? 2 : 1));
+  }
+
+  // y = x * w + bias
+  void forward(const Tensor& x, const Tensor& w, const Tensor* bias, const Tensor& y) {
+    const bool with_bias = bias != nullptr;
+    const memory::desc packed = query([&] { return forward_desc(g_, with_bias, any(g_.w, dtype_), {}); }, DNNL_ARG_WEIGHTS);
+    PrimitiveArguments arguments{{{DNNL_ARG_SRC, activation(x)}, {DNNL_ARG_WEIGHTS, pack(w, packed)}}, {}, {}};
+    if (bias) arguments.reads.emplace_back(DNNL_ARG_BIAS, vector(*bias));
+    const Tensor result = result_for(y);
+    arguments.writes.emplace_back(DNNL_ARG_DST, result);
+    add_primitive(b_, "convolution", [g = g_, with_bias, packed](const auto& attr) { return forward_desc(g, with_bias, packed, attr); }, {},
+                  arguments, useful_threads(work_));
+    finish(result, y);
+  }
+
+  // x = the sum over y of what reads it; bias is added after it.
+  void backward_data(const Tensor& y, const Tensor& w, const Tensor* bias, const Tensor& x) {
+    const memory::desc packed = query([&] { return data_desc(g_, any(g_.w, dtype_), {}); }, DNNL_ARG_WEIGHTS);
+    const Tensor result = result_for(x);
+    add_primitive(b_, "convolution backward data", [g = g_, packed](const auto& attr) { return data_desc(g, packed, attr); }, {},
+                  {{{DNNL_ARG_DIFF_DST, activation(y)}, {DNNL_ARG_WEIGHTS, pack(w, packed)}}, {{DNNL_ARG_DIFF_SRC, result}}, {}},
+                  useful_threads(work_));
+    if (bias) add_to_channels(b_, vector(*bias), result);
+    finish(result, x);
+  }
+
+  void backward_weights(const Tensor& x, const Tensor& y, const Tensor& w, const Tensor* bias) {
+    const bool with_bias = bias != nullptr;
+    const memory::desc packed = query([&] { return weights_desc(g_, with_bias, any(g_.w, dtype_), {}); }, DNNL_ARG_DIFF_WEIGHTS);
+    const Tensor plain = w.dtype == dtype_ ? w : b_.scratch(dtype_, w.dims());
+    const Tensor wide = grouped(with_height(plain), g_.groups);
+    const memory::desc plain_desc = describe(wide);
+    const bool direct = plain_desc == packed;
+    const Tensor result = direct ? wide : b_.scratch(LAZYT_DTYPE_UINT8, {static_cast<int64_t>(packed.get_size())});
+    PrimitiveArguments arguments{{{DNNL_ARG_SRC, activation(x)}, {DNNL_ARG_DIFF_DST, activation(y)}}, {{DNNL_ARG_DIFF_WEIGHTS, result}}, {}};
+    Tensor bias_result;
+    if (bias) {
+      bias_result = bias->dtype == dtype_ ? *bias : b_.scratch(dtype_, bias->dims());
+      arguments.writes.emplace_back(DNNL_ARG_DIFF_BIAS, bias_result);
+    }
+    add_primitive(b_, "convolution backward weights",
+                  [g = g_, with_bias, packed](const auto& attr) { return weights_desc(g, with_bias, packed, attr); }, {}, arguments,
+                  useful_threads(work_));
+    if (!direct) add_reorder_back(b_, result, packed, wide, plain_desc);
+    if (plain.storage != w.storage) b_.copy(plain, w);
+    if (bias && bias_result.storage != bias->storage) b_.copy(bias_result, *bias);
+  }
+
+ private:
+  template <class Make>
+  memory::desc query(Make&& make, int arg) const {
+    return with_dnnl("convolution", std::min(thread_count(), useful_threads(work_)),
+                     [&] { return make().query_md(dnnl::query::exec_arg_md, arg); });
+  }
+
+  // An operand channels-last, in the dtype of the computation.
+  Tensor activation(const Tensor& t) { return with_height(as_channels_last(b_, t, dtype_)); }
+
+  Tensor vector(const Tensor& t) {
+    if (t.dtype == dtype_ && t.layout.is_dense()) return t;
+    const Tensor out = b_.scratch(dtype_, t.dims());
+    b_.copy(t, out);
+    return out;
+  }
+
+  Tensor pack(const Tensor& w, const memory::desc& packed) {
+    Tensor plain = w;
+    if (w.dtype != dtype_) {
+      plain = b_.scratch(dtype_, w.dims());
+      b_.copy(w, plain);
+    }
+    const bool readable = std::all_of(plain.strides().begin(), plain.strides().end(), [](int64_t s) { return s > 0; });
+    if (!readable) plain = b_.dense(plain);
+    const Tensor wide = grouped(with_height(plain), g_.groups);
+    const memory::desc desc = describe(wide);
+    return desc == packed ? wide : add_reorder(b_, wide, desc, packed);
+  }
+
+  // Where the primitive writes what shall lie in t.
+  Tensor result_for(const Tensor& t) {
+    if (t.dtype == dtype_ && is_channels_last(t)) return t;
+    return b_.scratch(dtype_, t.dims(), channels_last(t.dims()), static_cast<uint64_t>(t.count()) * lazyt_dtype_size(dtype_));
+  }
+  void finish(const Tensor& result, const Tensor& t) {
+    if (result.storage != t.storage) b_.copy(result, t);
+  }
+
+  Builder& b_;
+  const lazyt_dtype_t dtype_;
+  Window g_;
+  double work_;
+};
+
+Tensor make_channels_last(Builder& b, uint32_t v) { return b.make(v, channels_last(b.dims(v))); }
+
+const Number kZero{true, true, 0, 0, 0, LAZYT_DTYPE_INT64};
+
+// input, weight, bias, stride, padding, dilation, transposed, output_padding, groups
+void lower_convolution(Builder& b, const lazyt_node_t& node) {
+  const auto args = b.program.args(node);
+  const Tensor input = b.tensor(b.value_of(args[0])), w = b.tensor(b.value_of(args[1]));
+  std::optional<Tensor> bias;
+  if (!b.is_none(args[2])) bias = b.tensor(b.value_of(args[2]));
+  const Tensor result = make_channels_last(b, node.results);
+  if (result.count() == 0) return;
+  if (input.count() == 0 || w.count() == 0) {
+    b.fill(result, kZero);
+    if (bias) add_to_channels(b, *bias, result);
+    return;
+  }
+  const bool transposed = b.bool_of(args[6]);
+  Lowering lowering(b, transposed ? result : input, transposed ? input : result, w, b.ints_of(args[3]), b.ints_of(args[4]),
+                    b.ints_of(args[5]), b.int_of(args[8]));
+  const Tensor* added = bias ? &*bias : nullptr;
+  if (transposed) {
+    lowering.backward_data(input, w, added, result);
+  } else {
+    lowering.forward(input, w, added, result);
+  }
+}
+
+// grad_output, input, weight, bias_sizes, stride, padding, dilation, transposed, output_padding, groups, output_mask
+void lower_backward(Builder& b, const lazyt_node_t& node) {
+  const auto args = b.program.args(node);
+  const Tensor grad = b.tensor(b.value_of(args[0])), input = b.tensor(b.value_of(args[1])), w = b.tensor(b.value_of(args[2]));
+  const Dims mask = b.ints_of(args[10]);
+  auto wanted = [&](uint32_t i) { return mask[i] && b.is_used(node.results + i); };
+  std::optional<Tensor> grad_input, grad_weight, grad_bias;
+  if (wanted(0)) grad_input = make_channels_last(b, node.results);
+  if (wanted(1)) grad_weight = b.make_dense(node.results + 1);
+  if (wanted(2)) grad_bias = b.make_dense(node.results + 2);
+  if (grad.count() == 0 || input.count() == 0 || w.count() == 0) {
+    for (const auto& t : {grad_input, grad_weight}) {
+      if (t && t->count()) b.fill(*t, kZero);
+    }
+    if (grad_bias) sum_channels(b, grad, *grad_bias);
+    return;
+  }
+  const bool transposed = b.bool_of(args[7]);
+  Lowering lowering(b, transposed ? grad : input, transposed ? input : grad, w, b.ints_of(args[4]), b.ints_of(args[5]),
+                    b.ints_of(args[6]), b.int_of(args[9]));
+  if (transposed) {
+    if (grad_input) lowering.forward(grad, w, nullptr, *grad_input);
+    if (grad_weight) lowering.backward_weights(grad, input, *grad_weight, nullptr);
+    if (grad_bias) sum_channels(b, grad, *grad_bias);
+  } else {
+    if (grad_input) lowering.backward_data(grad, w, nullptr, *grad_input);
+    if (grad_weight) lowering.backward_weights(input, grad, *grad_weight, grad_bias ? &*grad_bias : nullptr);
+    if (grad_bias && !grad_weight) sum_channels(b, grad, *grad_bias);
+  }
+}
+
+Refusal accept(const ProgramView& program, const lazyt_node_t& node) {
+  const bool backward = node.op == LAZYT_OP_CONVOLUTION_BACKWARD;
+  const auto args = program.args(node);
+  const lazyt_value_t& input = program.values()[args[backward ? 1 : 0].payload];
+  const lazyt_dtype_t dtype = input.dtype;
+  if (dtype != LAZYT_DTYPE_FLOAT32 && dtype != LAZYT_DTYPE_BFLOAT16 && dtype != LAZYT_DTYPE_FLOAT16) return refuse_dtype(dtype);
+  for (const lazyt_arg_t& arg : args)
+    if (arg.kind == LAZYT_ARG_VALUE && program.values()[arg.payload].dtype != dtype) return refuse_dtype(program.values()[arg.payload].dtype);
+  if (input.rank < 3 || input.rank > 5)
+    return {LAZYT_REASON_RANK, "onednn: a convolution of rank " + std::to_string(input.rank) + ", not 3 to 5"};
+  const size_t first = backward ? 4 : 3;  // stride, padding, dilation, transposed, output_padding, groups
+  for (size_t i : {first, first + 1, first + 2, first + 4})
+    if (args[i].kind != LAZYT_ARG_INTS) return refuse_argument("onednn: a convolution whose geometry is not constant");
+  if (args[first + 5].kind != LAZYT_ARG_INT) return refuse_argument("onednn: a convolution whose groups are not constant");
+  if (args[first + 3].payload) {
+    const auto stride = program.ints(args[first]), extra = program.ints(args[first + 4]);
+    for (size_t i = 0; i < extra.size(); ++i)
+      if (extra[i] >= stride[stride.size() == 1 ? 0 : i]) return refuse_argument("onednn: output_padding is not below stride");
+  }
+  return {};
+}
+
+}  // namespace
+
+void register_conv(Register add) {
+  add(LAZYT_OP_CONVOLUTION, {toolkit::Role::kOpaque, accept, lower_convolution});
+  add(LAZYT_OP_CONVOLUTION_BACKWARD, {toolkit::Role::kOpaque, accept, lower_backward});
+}
+
+}  // namespace lazyt::onednn

@@ -1,0 +1,200 @@
+// Operators that only move elements: each result is a few strided copies.
+#include "../ops.h"
+#include "pointwise.h"
+
+namespace lazyt::onednn {
+namespace {
+
+// A window of t: `size` elements along dim from `start`, `step` apart.
+Tensor window(const Tensor& t, size_t dim, int64_t start, int64_t size, int64_t step = 1) {
+  Tensor out = t;
+  out.layout.offset += start * t.layout.strides[dim];
+  out.layout.dims[dim] = size;
+  out.layout.strides[dim] *= step;
+  return out;
+}
+
+Tensor without(const Tensor& t, size_t dim) {
+  Tensor out = t;
+  out.layout.dims.erase(out.layout.dims.begin() + static_cast<std::ptrdiff_t>(dim));
+  out.layout.strides.erase(out.layout.strides.begin() + static_cast<std::ptrdiff_t>(dim));
+  return out;
+}
+
+Refusal accept_constant_args(const ProgramView& program, const lazyt_node_t& node, uint64_t first) {
+  if (Refusal r = accept_known(program, node); r.reason != LAZYT_REASON_NONE) return r;
+  const auto args = program.args(node);
+  for (uint64_t i = first; i < args.size(); ++i)
+    if (args[i].kind == LAZYT_ARG_VALUE) return refuse_argument("an argument that decides the geometry is a host scalar");
+  return {};
+}
+template <uint64_t first>
+Refusal accept(const ProgramView& program, const lazyt_node_t& node) {
+  return accept_constant_args(program, node, first);
+}
+
+int64_t start_of(const lazyt_arg_t& a, int64_t size) {
+  int64_t start = a.kind == LAZYT_ARG_NONE ? 0 : Builder::int_of(a);
+  if (start < 0) start += size;
+  return std::clamp<int64_t>(start, 0, size);
+}
+
+void cat(Builder& b, const lazyt_node_t& node) {
+  const auto args = b.program.args(node);
+  const auto dim = static_cast<size_t>(Builder::int_of(args[1]));
+  const Tensor out = b.make(node.results);
+  int64_t at = 0;
+  for (const lazyt_arg_t& element : b.program.elements(args[0])) {
+    const Tensor& part = b.tensor(Builder::value_of(element));
+    if (part.layout.rank() != out.layout.rank()) continue;  // PyTorch's empty tensors of one dim
+    if (part.count()) b.copy(part, window(out, dim, at, part.dims()[dim]));
+    at += part.dims()[dim];
+  }
+}
+
+void slice_scatter(Builder& b, const lazyt_node_t& node) {
+  const auto args = b.program.args(node);
+  const auto dim = static_cast<size_t>(Builder::int_of(args[2]));
+  const Tensor src = b.tensor(Builder::value_of(args[1]));
+  const Tensor base = b.tensor(Builder::value_of(args[0]));
+  const Tensor out = b.make(node.results);
+  b.copy(base, out);
+  if (src.count()) {
+    b.copy(src, window(out, dim, start_of(args[3], base.dims()[dim]), src.dims()[dim], Builder::int_of(args[5])));
+  }
+}
+
+void select_scatter(Builder& b, const lazyt_node_t& node) {
+  const auto args = b.program.args(node);
+  const auto dim = static_cast<size_t>(Builder::int_of(args[2]));
+  const Tensor base = b.tensor(Builder::value_of(args[0])), src = b.tensor(Builder::value_of(args[1]));
+  int64_t index = Builder::int_of(args[3]);
+  if (index < 0) index += base.dims()[dim];
+  const Tensor out = b.make(node.results);
+  b.copy(base, out);
+  b.copy(src, without(window(out, dim, index, 1), dim));
+}
+
+void diagonal_scatter(Builder& b, const lazyt_node_t& node) {
+  const auto args = b.program.args(node);
+  const Tensor src = b.tensor(Builder::value_of(args[1]));
+  const Tensor out = b.make(node.results);
+  b.copy(b.tensor(Builder::value_of(args[0])), out);
+  const int64_t shift = Builder::int_of(args[2]);
+  const auto a = static_cast<size_t>(Builder::int_of(args[3])), c = static_cast<size_t>(Builder::int_of(args[4]));
+  Tensor diagonal = out;
+  diagonal.layout.offset += shift >= 0 ? shift * out.strides()[c] : -shift * out.strides()[a];
+  diagonal = without(without(diagonal, std::max(a, c)), std::min(a, c));
+  diagonal.layout.dims.push_back(src.dims().back());
+  diagonal.layout.strides.push_back(out.strides()[a] + out.strides()[c]);
+  if (src.count()) b.copy(src, diagonal);
+}
+
+void as_strided_scatter(Builder& b, const lazyt_node_t& node) {
+  const auto args = b.program.args(node);
+  const Tensor src = b.tensor(Builder::value_of(args[1]));
+  const Tensor out = b.make_dense(node.results);  // PRG-3
+  b.copy(b.tensor(Builder::value_of(args[0])), out);
+  Tensor piece = out;
+  piece.layout = {out.layout.offset + (Builder::is_none(args[4]) ? 0 : Builder::int_of(args[4])), src.dims(), b.ints_of(args[3])};
+  if (src.count()) b.copy(src, piece);
+}
+
+void slice_backward(Builder& b, const lazyt_node_t& node) {
+  const auto args = b.program.args(node);
+  const auto dim = static_cast<size_t>(Builder::int_of(args[2]));
+  const Tensor grad = b.tensor(Builder::value_of(args[0]));
+  const Tensor out = b.make(node.results);
+  b.fill(out, {true, true, 0, 0, 0, LAZYT_DTYPE_INT64});
+  if (grad.count()) b.copy(grad, window(out, dim, start_of(args[3], out.dims()[dim]), grad.dims()[dim], Builder::int_of(args[5])));
+}
+
+void select_backward(Builder& b, const lazyt_node_t& node) {
+  const auto args = b.program.args(node);
+  const auto dim = static_cast<size_t>(Builder::int_of(args[2]));
+  const Tensor grad = b.tensor(Builder::value_of(args[0]));
+  const Tensor out = b.make(node.results);
+  int64_t index = Builder::int_of(args[3]);
+  if (index < 0) index += out.dims()[dim];
+  b.fill(out, {true, true, 0, 0, 0, LAZYT_DTYPE_INT64});
+  b.copy(grad, without(window(out, dim, index, 1), dim));
+}
+
+void constant_pad(Builder& b, const lazyt_node_t& node) {
+  const auto args = b.program.args(node);
+  const Dims pads = b.ints_of(args[1]);
+  Tensor src = b.tensor(Builder::value_of(args[0]));
+  const Tensor out = b.make(node.results);
+  b.fill(out, b.number_of(args[2]));
+  Tensor target = out;
+  for (size_t i = 0; i < pads.size() / 2; ++i) {
+    const size_t d = out.layout.rank() - 1 - i;
+    const int64_t before = pads[2 * i], after = pads[2 * i + 1];
+    const int64_t skip = std::max<int64_t>(0, -before);
+    const int64_t size = src.dims()[d] - skip - std::max<int64_t>(0, -after);
+    src = window(src, d, skip, size);
+    target = window(target, d, std::max<int64_t>(0, before), size);
+  }
+  if (src.count() > 0) b.copy(src, target);
+}
+
+// Moves along one dim after the other; PyTorch's roll of no dims is over the flat tensor.
+void roll(Builder& b, const lazyt_node_t& node) {
+  const auto args = b.program.args(node);
+  const Dims shifts = b.ints_of(args[1]);
+  Dims dims = b.ints_of(args[2]);
+  Tensor from = b.tensor(Builder::value_of(args[0]));
+  Tensor out = b.make_dense(node.results);
+  if (from.count() == 0) return;
+  Tensor flat = out;
+  if (dims.empty()) {
+    from = b.dense(from);
+    from.layout = {from.layout.offset, {from.count()}, {1}};
+    flat.layout = {out.layout.offset, {out.count()}, {1}};
+    dims = {0};
+  }
+  for (size_t i = 0; i < dims.size(); ++i) {
+    const auto d = static_cast<size_t>(dims[i]);
+    const int64_t size = from.dims()[d], shift = ((shifts[i] % size) + size) % size;
+    const Tensor to = i + 1 == dims.size() ? flat : b.scratch(from.dtype, from.dims());
+    if (shift) b.copy(window(from, d, size - shift, shift), window(to, d, 0, shift));
+    b.copy(window(from, d, 0, size - shift), window(to, d, shift, size - shift));
+    from = to;
+  }
+}
+
+// The operand with a broadcast dim beside each of its own.
+void repeat(Builder& b, const lazyt_node_t& node) {
+  const Dims times = b.ints_of(b.program.args(node)[1]);
+  const Tensor src = b.tensor(Builder::value_of(b.program.args(node)[0]));
+  const Tensor out = b.make_dense(node.results);
+  Tensor from = src, to = out;
+  from.layout.dims.clear(), from.layout.strides.clear(), to.layout.dims.clear(), to.layout.strides.clear();
+  const size_t added = times.size() - src.layout.rank();
+  for (size_t d = 0; d < times.size(); ++d) {
+    const int64_t size = d < added ? 1 : src.dims()[d - added], stride = d < added ? 0 : src.strides()[d - added];
+    from.layout.dims.insert(from.layout.dims.end(), {times[d], size});
+    from.layout.strides.insert(from.layout.strides.end(), {0, stride});
+    to.layout.dims.insert(to.layout.dims.end(), {times[d], size});
+    to.layout.strides.insert(to.layout.strides.end(), {size * out.strides()[d], out.strides()[d]});
+  }
+  if (out.count()) b.copy(from, to);
+}
+
+}  // namespace
+
+void register_copy(Register add) {
+  using enum toolkit::Role;
+  add(LAZYT_OP_CAT, {kOpaque, accept<1>, cat});
+  add(LAZYT_OP_SLICE_SCATTER, {kOpaque, accept<2>, slice_scatter});
+  add(LAZYT_OP_SELECT_SCATTER, {kOpaque, accept<2>, select_scatter});
+  add(LAZYT_OP_DIAGONAL_SCATTER, {kOpaque, accept<2>, diagonal_scatter});
+  add(LAZYT_OP_AS_STRIDED_SCATTER, {kOpaque, accept<2>, as_strided_scatter});
+  add(LAZYT_OP_SLICE_BACKWARD, {kOpaque, accept<1>, slice_backward});
+  add(LAZYT_OP_SELECT_BACKWARD, {kOpaque, accept<1>, select_backward});
+  add(LAZYT_OP_CONSTANT_PAD_ND, {kOpaque, accept_known, constant_pad});
+  add(LAZYT_OP_ROLL, {kOpaque, accept<1>, roll});
+  add(LAZYT_OP_REPEAT, {kOpaque, accept<1>, repeat});
+}
+
+}  // namespace lazyt::onednn

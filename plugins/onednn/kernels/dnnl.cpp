@@ -1,0 +1,195 @@
+#include "dnnl.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+namespace lazyt::onednn {
+namespace {
+
+using dnnl::memory;
+
+dnnl::stream& cpu_stream() {
+  static dnnl::stream& stream = *new dnnl::stream(cpu_engine());
+  return stream;
+}
+
+struct Free {
+  void operator()(void* p) const { std::free(p); }
+};
+
+class PrimitiveStep final : public Step {
+ public:
+  PrimitiveStep(std::string name, MakePrimitive make, dnnl::primitive_attr attr, std::vector<Argument> arguments,
+                const dnnl::primitive_desc_base& pd, Tensor scratch, int threads, int max_threads)
+      : name_(std::move(name)),
+        make_(std::move(make)),
+        attr_(std::move(attr)),
+        arguments_(std::move(arguments)),
+        scratch_(std::move(scratch)),
+        planned_threads_(threads),
+        max_threads_(max_threads) {
+    bind(pd, threads);
+  }
+
+  void run(const Frame& frame) const override {
+    const int threads = std::min(frame.threads, max_threads_);
+    if (threads != threads_) rebind(threads);
+    ThreadScope scope(threads);
+    for (size_t i = 0; i < arguments_.size(); ++i) set(i, address(frame, arguments_[i].second));
+    if (has_scratch_) set(arguments_.size(), own_scratch_ ? own_scratch_.get() : frame.storages[scratch_.storage]);
+    const dnnl_status_t status =
+        dnnl_primitive_execute(primitive_.get(), cpu_stream().get(), static_cast<int>(args_.size()), args_.data());
+    if (status != dnnl_success) {
+      throw plugin::Error(status == dnnl_out_of_memory ? LAZYT_CODE_RESOURCE_EXHAUSTED : LAZYT_CODE_INTERNAL,
+                          "oneDNN: " + describe() + " failed with status " + std::to_string(status));
+    }
+  }
+
+  std::string describe() const override { return name_ + " " + implementation_; }
+
+ private:
+  void set(size_t i, void* address) const { dnnl_memory_set_data_handle(args_[i].memory, address); }
+
+  void bind(const dnnl::primitive_desc_base& pd, int threads) const {
+    primitive_ = dnnl::primitive(pd.get());
+    implementation_ = pd.impl_info_str();
+    threads_ = threads;
+    memories_.clear();
+    args_.clear();
+    auto add = [&](int arg, const memory::desc& desc) {
+      memories_.emplace_back(desc, cpu_engine(), static_cast<void*>(nullptr));
+      args_.push_back({arg, memories_.back().get()});
+    };
+    for (const auto& [arg, tensor] : arguments_) add(arg, pd.query_md(dnnl::query::exec_arg_md, arg));
+    has_scratch_ = pd.scratchpad_desc().get_size() > 0;
+    if (has_scratch_) add(DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc());
+  }
+
+  // The user changed the number of threads: what oneDNN planned for the old number would wake as many again.
+  void rebind(int threads) const {
+    with_dnnl(name_, threads, [&] {
+      const dnnl::primitive_desc_base pd = make_(attr_);
+      bind(pd, threads);
+      own_scratch_.reset();
+      const size_t bytes = pd.scratchpad_desc().get_size();
+      if (threads == planned_threads_ || bytes == 0) return;
+      own_scratch_.reset(std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment));
+      if (!own_scratch_) throw std::bad_alloc();
+    });
+  }
+
+  const std::string name_;
+  const MakePrimitive make_;
+  const dnnl::primitive_attr attr_;
+  const std::vector<Argument> arguments_;
+  const Tensor scratch_;
+  const int planned_threads_;
+  const int max_threads_;
+  // Changed by a run, of which there is one at a time (EXE-9).
+  mutable int threads_ = 0;
+  mutable bool has_scratch_ = false;
+  mutable dnnl::primitive primitive_;
+  mutable std::string implementation_;
+  mutable std::vector<memory> memories_;
+  mutable std::vector<dnnl_exec_arg_t> args_;
+  mutable std::unique_ptr<void, Free> own_scratch_;
+};
+
+}  // namespace
+
+const dnnl::engine& cpu_engine() {
+  static const dnnl::engine& engine = *new dnnl::engine(dnnl::engine::kind::cpu, 0);
+  return engine;
+}
+
+ThreadScope::ThreadScope(int n) : before_(omp_get_max_threads()) {
+  if (n != before_) omp_set_num_threads(n);
+}
+ThreadScope::~ThreadScope() {
+  if (omp_get_max_threads() != before_) omp_set_num_threads(before_);
+}
+
+memory::data_type to_dnnl(lazyt_dtype_t dtype) {
+  switch (dtype) {
+    case LAZYT_DTYPE_FLOAT32: return memory::data_type::f32;
+    case LAZYT_DTYPE_BFLOAT16: return memory::data_type::bf16;
+    case LAZYT_DTYPE_UINT8: return memory::data_type::u8;
+    default: throw plugin::Error(LAZYT_CODE_UNIMPLEMENTED, "oneDNN computes no dtype " + std::to_string(dtype));
+  }
+}
+
+memory::desc describe(const Tensor& t) {
+  Dims strides = t.strides();
+  int64_t step = 1;
+  // A dim of size 1 lies just outside the next smaller ones, in the order of the strides.
+  for (size_t i = t.dims().size(); i-- > 0;) {
+    if (t.dims()[i] == 1) strides[i] = step;
+    step = std::max(step, strides[i] * t.dims()[i]);
+  }
+  return {t.dims(), to_dnnl(t.dtype), strides};
+}
+
+void add_primitive(Builder& b, const std::string& name, const MakePrimitive& make, const dnnl::primitive_attr& attr,
+                   const PrimitiveArguments& arguments, int max_threads) {
+  const int threads = std::min(thread_count(), max_threads);
+  with_dnnl(name, threads, [&] {
+    dnnl::primitive_attr with_scratch = attr;
+    with_scratch.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    const dnnl::primitive_desc_base pd = make(with_scratch);
+    if (is_reference(pd))
+      throw plugin::Error(LAZYT_CODE_INTERNAL, "oneDNN: " + name + " would run as " + pd.impl_info_str());
+    std::vector<StorageId> reads, writes;
+    std::vector<Argument> all;
+    auto take = [&](const std::vector<Argument>& list, bool read, bool written) {
+      for (const Argument& a : list) {
+        all.push_back(a);
+        if (read) reads.push_back(a.second.storage);
+        if (written) writes.push_back(a.second.storage);
+      }
+    };
+    take(arguments.reads, true, false);
+    take(arguments.updates, true, true);
+    take(arguments.writes, false, true);
+    Tensor scratch;
+    if (const auto bytes = static_cast<int64_t>(pd.scratchpad_desc().get_size()); bytes > 0) {
+      scratch = b.scratch(LAZYT_DTYPE_UINT8, {bytes});
+      writes.push_back(scratch.storage);
+    }
+    b.add(std::make_unique<PrimitiveStep>(name, make, with_scratch, std::move(all), pd, scratch, threads, max_threads), reads, writes);
+  });
+}
+
+namespace {
+
+void add_reorder_step(Builder& b, const Tensor& from, const memory::desc& from_desc, const Tensor& to,
+                      const memory::desc& to_desc) {
+  const auto make = [=](const dnnl::primitive_attr& attr) -> dnnl::primitive_desc_base {
+    return dnnl::reorder::primitive_desc(cpu_engine(), from_desc, cpu_engine(), to_desc, attr);
+  };
+  add_primitive(b, "reorder", make, {}, {{{DNNL_ARG_FROM, from}}, {{DNNL_ARG_TO, to}}, {}},
+                useful_threads(static_cast<double>(to_desc.get_size()) * 4));
+}
+
+}  // namespace
+
+Tensor add_reorder(Builder& b, const Tensor& from, const memory::desc& from_desc, const memory::desc& to) {
+  const Tensor bytes = b.scratch(LAZYT_DTYPE_UINT8, {static_cast<int64_t>(to.get_size())});
+  add_reorder_step(b, from, from_desc, bytes, to);
+  return bytes;
+}
+
+void add_reorder_back(Builder& b, const Tensor& from, const memory::desc& from_desc, const Tensor& to,
+                      const memory::desc& to_desc) {
+  add_reorder_step(b, from, from_desc, to, to_desc);
+}
+
+bool is_reference(const dnnl::primitive_desc_base& pd) {
+  const std::string name = pd.impl_info_str();
+  return name.rfind("ref", 0) == 0 || name.rfind("simple:any", 0) == 0 || name.find("ncsp") != std::string::npos;
+}
+
+}  // namespace lazyt::onednn

@@ -1,0 +1,109 @@
+// FusedKernel: a group of pointwise nodes, and reductions that read them, as one pass over memory.
+//
+// The kernel walks a nest of loops (its operands' dims, reordered and joined) as one linear index, a block of
+// vm::kBlock elements at a time. For each block it brings operands into registers (or points at them, where they
+// lie as the block runs), executes its instructions, and stores or accumulates results.
+#pragma once
+
+#include <vector>
+
+#include "../compile.h"
+#include "tile_code.h"
+#include "vm.h"
+
+namespace lazyt::onednn {
+
+using Reg = uint16_t;
+inline constexpr Reg kNoReg = UINT16_MAX;
+
+enum class ReduceKind : uint8_t { kSum, kProd, kMax, kMin, kAny, kAll, kCount };
+
+// Writes one kernel: values first, then build().
+class FusedKernel {
+ public:
+  // dims: what it walks. reduced: of a kernel with reductions, which dims they reduce; else empty.
+  FusedKernel(const Dims& dims, const std::vector<bool>& reduced) : dims_(dims), reduced_(reduced) {}
+
+  // ---- instructions, in order of execution
+  vm::Type type(Reg r) const { return registers_[r].type; }
+  // Elements of a tensor whose dims broadcast to the kernel's.
+  Reg load(const Tensor& t);
+  Reg number(const Number& n, vm::Type type);
+  Reg constant(double d, vm::Type type) { return number({true, false, d, 0, 0, LAZYT_DTYPE_FLOAT64}, type); }
+  Reg op(vm::Op op, Reg a, Reg b = kNoReg, Reg c = kNoReg);
+  Reg cast(Reg a, vm::Type to);
+  // As the dtype would hold it: rounds an f32 register to f16 or bf16.
+  Reg round_to(Reg a, lazyt_dtype_t dtype);
+  // The index along a dim, i64.
+  Reg index(size_t dim);
+  // PRG-7: a number in [0, 1) for each element, f32; element i of the row-major order. Keeps the loops in that order.
+  Reg uniform(const Number& seed, const Number& offset);
+
+  // ---- results
+  void store(Reg r, const Tensor& t);
+  // t: the kept dims of the walk (as many dims as the walk, the reduced ones of stride 0). The total is scaled by
+  // 1 / divisor, then its root taken if asked; in f64 for floats, i64 for integers.
+  void reduce(Reg r, ReduceKind kind, const Tensor& t, double divisor = 1, bool root = false);
+
+  // Strides over the walk's dims of the first load that has an element for each; empty if none has.
+  Dims widest(const Dims& dims) const;
+  bool empty() const { return stores_.empty() && reductions_.empty(); }
+  // Adds the step to b. may_alias_inputs: stored to storages that may lie on an input's bytes.
+  void build(Builder& b, const std::vector<StorageId>& may_alias_inputs);
+
+ private:
+  friend class FusedStep;
+  enum class Source : uint8_t { kNone, kLoad, kNumber, kIndex, kUniform };
+  struct Register {
+    vm::Type type;
+    Source source = Source::kNone;
+    uint32_t source_index = 0;
+  };
+  struct Instruction {
+    vm::Function function;
+    vm::Convert convert;  // instead of function
+    Reg out, a, b, c;
+    tile::Source::Kind kind;
+    vm::Op op;
+  };
+  struct Load {
+    Tensor tensor;
+    Reg reg;
+  };
+  struct NumberSource {
+    Number number;
+    Reg reg;
+  };
+  struct Store {
+    Tensor tensor;
+    Reg reg;
+  };
+  struct Reduction {
+    Tensor tensor;
+    Reg reg;
+    ReduceKind kind;
+    double divisor;
+    bool root;
+  };
+  struct Random {
+    Number seed, offset;
+    Reg reg;
+  };
+  Reg add_register(vm::Type type, Source source = Source::kNone, uint32_t index = 0) {
+    registers_.push_back({type, source, index});
+    return static_cast<Reg>(registers_.size() - 1);
+  }
+
+  Dims dims_;
+  std::vector<bool> reduced_;
+  std::vector<Register> registers_;
+  std::vector<Instruction> code_;
+  std::vector<Load> loads_;
+  std::vector<NumberSource> numbers_;
+  std::vector<std::pair<size_t, Reg>> indices_;
+  std::vector<Random> randoms_;
+  std::vector<Store> stores_;
+  std::vector<Reduction> reductions_;
+};
+
+}  // namespace lazyt::onednn

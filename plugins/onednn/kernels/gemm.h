@@ -1,0 +1,42 @@
+// Matrix products of our own: for the dtypes that oneDNN has none for, and for one row or column, where memory is
+// the limit.
+#pragma once
+
+#include <cstdint>
+
+#include "lazyt/dtype.h"
+
+namespace lazyt::onednn {
+
+// A batch of matrices; strides in elements, any sign.
+struct Matrix {
+  const void* data;
+  int64_t batch_stride, row_stride, column_stride;
+};
+
+// c = alpha * (a x b) + beta * addend; c has dense rows of n elements, one after the other. beta 0: addend is not read.
+struct Gemm {
+  int64_t batch, m, n, k;
+  Matrix a, b, addend;
+  void* c;
+  double alpha = 1, beta = 0;          // of floats
+  int64_t int_alpha = 1, int_beta = 0;  // of integers
+};
+
+// Whether gemm() takes the dtype: f64, i64, i32, i16, i8, u8.
+bool has_gemm(lazyt_dtype_t dtype);
+
+// Results do not depend on the number of threads.
+void gemm(lazyt_dtype_t dtype, const Gemm& g, int threads);
+
+// y[i] = alpha * sum_j a[i, j] x[j] + bias[i] in f32 arithmetic. a: f32 or bf16 (as x, y and bias), one of its strides 1.
+// bias may be null. y is written with stride 1; x has stride 1.
+struct Gemv {
+  int64_t m, k;
+  const void *a, *x, *bias;
+  int64_t row_stride, column_stride, bias_stride;
+  void* y;
+};
+void gemv(lazyt_dtype_t dtype, const Gemv& g, int threads);
+
+}  // namespace lazyt::onednn

@@ -1,0 +1,353 @@
+// Matrix products. Every operator becomes c[batch, m, n] = alpha * a[batch, m, k] b[batch, k, n] + beta * addend, with
+// transposed operands read as they lie.
+#include <algorithm>
+#include <optional>
+
+#include "../ops.h"
+#include "dnnl.h"
+#include "gemm.h"
+#include "half.h"
+
+namespace lazyt::onednn {
+namespace {
+
+using dnnl::memory;
+
+constexpr Number kOne{true, true, 0, 1, 0, LAZYT_DTYPE_INT64};
+constexpr Number kZero{true, true, 0, 0, 0, LAZYT_DTYPE_INT64};
+
+bool is_constant(const Number& n, double value) { return n.constant && (n.integral ? static_cast<double>(n.i) : n.d) == value; }
+
+struct Product {
+  Tensor a, b, c;                // rank 3; c is row-major
+  std::optional<Tensor> addend;  // of c's dims; strides 0 where it is broadcast
+  Number alpha = kOne, beta = kZero;
+};
+
+int64_t size(const Tensor& t, size_t dim) { return t.dims()[dim]; }
+int64_t stride(const Tensor& t, size_t dim) { return t.strides()[dim]; }
+
+// A stride that says nothing because its dim has one element counts as `otherwise`.
+int64_t stride_or(const Tensor& t, size_t dim, int64_t otherwise) { return size(t, dim) == 1 ? otherwise : stride(t, dim); }
+
+// The tensor in dims that its own broadcast to: strides 0 where they grow.
+Tensor expanded(const Tensor& t, const Dims& dims) {
+  Dims strides(dims.size(), 0);
+  const size_t added = dims.size() - t.dims().size();
+  for (size_t i = 0; i < t.dims().size(); ++i)
+    if (t.dims()[i] == dims[added + i] && t.dims()[i] != 1) strides[added + i] = t.strides()[i];
+  return reshaped(t, dims, strides);
+}
+
+Tensor dense_copy(Builder& b, const Tensor& t, lazyt_dtype_t dtype) {
+  Tensor out = b.scratch(dtype, t.dims());
+  b.copy(t, out);
+  return out;
+}
+
+// oneDNN and gemv read a matrix whose rows or columns are contiguous and do not overlap.
+bool is_matrix(const Tensor& t) {
+  const int64_t rows = size(t, 1), columns = size(t, 2);
+  const int64_t rs = stride_or(t, 1, columns), cs = stride_or(t, 2, 1);
+  if (size(t, 0) > 1 && stride(t, 0) < 0) return false;
+  if (cs == 1 && (rs >= columns || rows == 1)) return true;
+  return rs == 1 && cs >= rows;
+}
+
+Tensor as_matrix(Builder& b, const Tensor& t) { return is_matrix(t) ? t : b.dense(t); }
+
+// A batch of one, if the matrices lie as the rows of a larger one over a shared b.
+void join_batch(Product& p) {
+  const int64_t batch = size(p.c, 0), m = size(p.a, 1), k = size(p.a, 2), n = size(p.b, 2);
+  if (batch == 1 || stride(p.b, 0) != 0 || stride(p.a, 0) != m * stride_or(p.a, 1, stride(p.a, 0))) return;
+  Dims addend_strides;
+  if (p.addend) {
+    const Tensor& s = *p.addend;
+    if (stride(s, 0) != m * stride_or(s, 1, stride(s, 0))) return;
+    addend_strides = {0, stride_or(s, 1, stride(s, 0)), stride(s, 2)};
+    p.addend = reshaped(s, {1, batch * m, n}, addend_strides);
+  }
+  p.a = reshaped(p.a, {1, batch * m, k}, {0, stride_or(p.a, 1, stride(p.a, 0)), stride(p.a, 2)});
+  p.b = reshaped(p.b, {1, k, n}, {0, stride(p.b, 1), stride(p.b, 2)});
+  p.c = reshaped(p.c, {1, batch * m, n}, {batch * m * n, n, 1});
+}
+
+// ---- The ways to compute it
+
+// alpha * c + beta * addend in place, for numbers that come with the run, f32 or bf16.
+void add_scale(Builder& b, const Product& p) {
+  std::vector<StorageId> reads;
+  if (p.addend) reads.push_back(p.addend->storage);
+  const lazyt_dtype_t dtype = p.c.dtype;
+  b.add("matmul scale", reads, {p.c.storage}, [p, dtype](const Frame& frame) {
+    const double alpha = frame.as_double(p.alpha), beta = frame.as_double(p.beta);
+    auto each = [&](auto* c, const auto* addend) {
+      const int64_t m = size(p.c, 1), n = size(p.c, 2);
+      for (int64_t i = 0; i < size(p.c, 0) * m; ++i) {
+        for (int64_t j = 0; j < n; ++j, ++c) {
+          double value = static_cast<float>(*c) * alpha;
+          if (addend && beta != 0) value += beta * static_cast<float>(addend[i / m * stride(*p.addend, 0) + i % m * stride(*p.addend, 1) + j * stride(*p.addend, 2)]);
+          *c = static_cast<float>(value);
+        }
+      }
+    };
+    if (dtype == LAZYT_DTYPE_FLOAT32) {
+      each(frame.at<float>(p.c), p.addend ? frame.at<float>(*p.addend) : nullptr);
+    } else {
+      each(frame.at<Bf16>(p.c), p.addend ? frame.at<Bf16>(*p.addend) : nullptr);
+    }
+  });
+}
+
+void emit_gemm(Builder& b, const Product& p) {
+  std::vector<StorageId> reads{p.a.storage, p.b.storage};
+  if (p.addend) reads.push_back(p.addend->storage);
+  b.add("matmul own", reads, {p.c.storage}, [p](const Frame& frame) {
+    auto matrix = [&](const Tensor& t) { return Matrix{address(frame, t), stride(t, 0), stride(t, 1), stride(t, 2)}; };
+    Gemm g{size(p.c, 0), size(p.c, 1), size(p.c, 2), size(p.a, 2), matrix(p.a), matrix(p.b), {}, address(frame, p.c)};
+    g.alpha = frame.as_double(p.alpha);
+    g.int_alpha = frame.as_int(p.alpha);
+    if (p.addend) {
+      g.addend = matrix(*p.addend);
+      g.beta = frame.as_double(p.beta);
+      g.int_beta = frame.as_int(p.beta);
+    }
+    gemm(p.c.dtype, g, frame.threads);
+  });
+}
+
+// One row or one column of results.
+bool emit_gemv(Builder& b, const Product& p, const Tensor* bias) {
+  if (size(p.c, 0) != 1 || (size(p.c, 1) != 1 && size(p.c, 2) != 1)) return false;
+  const bool is_row = size(p.c, 1) == 1;
+  const Tensor& matrix = is_row ? p.b : p.a;
+  Tensor vector = is_row ? p.a : p.b;
+  const size_t rows = is_row ? 2 : 1, columns = is_row ? 1 : 2;
+  if (vector.strides()[columns] != 1 && size(vector, columns) != 1) vector = b.dense(vector);
+  const int64_t rs = stride_or(matrix, rows, size(matrix, columns)), cs = stride_or(matrix, columns, 1);
+  if (rs != 1 && cs != 1) return false;
+  std::vector<StorageId> reads{matrix.storage, vector.storage};
+  if (bias) reads.push_back(bias->storage);
+  const std::optional<Tensor> added = bias ? std::optional(*bias) : std::nullopt;
+  b.add("matmul vector", reads, {p.c.storage}, [=, c = p.c](const Frame& frame) {
+    Gemv g{size(matrix, rows), size(matrix, columns), address(frame, matrix), address(frame, vector), nullptr, rs, cs, 0, address(frame, c)};
+    if (added) {
+      g.bias = address(frame, *added);
+      g.bias_stride = stride(*added, rows);
+    }
+    gemv(c.dtype, g, frame.threads);
+  });
+  return true;
+}
+
+memory::desc describe_matrices(const Tensor& t, bool batched) {
+  const int64_t rows = size(t, 1), columns = size(t, 2);
+  int64_t rs = stride_or(t, 1, columns), cs = stride_or(t, 2, 1);
+  if (rows == 1 && cs != 1) rs = 1;  // a column-major matrix of one row
+  const memory::data_type type = to_dnnl(t.dtype);
+  if (!batched) return {{rows, columns}, type, {rs, cs}};
+  // A matrix that the whole batch shares is a batch of one.
+  const bool shared = stride(t, 0) == 0 || size(t, 0) == 1;
+  return {{shared ? 1 : size(t, 0), rows, columns}, type, {shared ? rows * columns : stride(t, 0), rs, cs}};
+}
+
+void emit_dnnl(Builder& b, Product p) {
+  const double work = static_cast<double>(p.c.count()) * static_cast<double>(size(p.a, 2));
+  const bool batched = size(p.c, 0) > 1;
+  const memory::desc a = describe_matrices(p.a, batched), w = describe_matrices(p.b, batched), c = describe_matrices(p.c, batched);
+  PrimitiveArguments arguments{{{DNNL_ARG_SRC, p.a}, {DNNL_ARG_WEIGHTS, p.b}}, {}, {}};
+  dnnl::primitive_attr attr;
+  dnnl::post_ops ops;
+  memory::desc bias;
+  const bool scaled = !p.alpha.constant || (p.addend && !p.beta.constant);
+  if (!scaled) {
+    const bool plain = is_constant(p.alpha, 1);
+    if (!plain) ops.append_eltwise(dnnl::algorithm::eltwise_linear, p.alpha.integral ? static_cast<float>(p.alpha.i) : static_cast<float>(p.alpha.d), 0);
+    if (p.addend) {
+      const Tensor& s = *p.addend;
+      const bool is_row = stride_or(s, 0, 0) == 0 && stride_or(s, 1, 0) == 0 && stride_or(s, 2, 1) == 1;
+      if (is_constant(p.beta, 1) && plain && is_row) {
+        const int64_t n = size(s, 2);
+        bias = batched ? memory::desc({1, 1, n}, to_dnnl(s.dtype), {n, n, 1}) : memory::desc({1, n}, to_dnnl(s.dtype), {n, 1});
+        arguments.reads.emplace_back(DNNL_ARG_BIAS, s);
+      } else {
+        b.copy(s, p.c);
+        ops.append_sum(p.beta.integral ? static_cast<float>(p.beta.i) : static_cast<float>(p.beta.d));
+        arguments.updates.emplace_back(DNNL_ARG_DST, p.c);
+      }
+    }
+    attr.set_post_ops(ops);
+  }
+  const auto make = [=](const dnnl::primitive_attr& attr) -> dnnl::primitive_desc_base {
+    if (bias.get_size() == 0) return dnnl::matmul::primitive_desc(cpu_engine(), a, w, c, attr);
+    return dnnl::matmul::primitive_desc(cpu_engine(), a, w, bias, c, attr);
+  };
+  if (arguments.updates.empty()) arguments.writes.emplace_back(DNNL_ARG_DST, p.c);
+  add_primitive(b, "matmul", make, attr, arguments, useful_threads(work));
+  if (scaled) add_scale(b, p);
+}
+
+void emit(Builder& b, Product p) {
+  if (p.c.count() == 0) return;
+  if (p.addend && is_constant(p.beta, 0)) p.addend.reset();
+  const lazyt_dtype_t dtype = p.c.dtype;
+  if (size(p.a, 2) == 0) {  // an empty sum
+    b.fill(p.c, kZero);
+    if (p.addend) {
+      p.alpha = kOne;
+      if (is_constant(p.beta, 1)) return b.copy(*p.addend, p.c);
+    } else {
+      return;
+    }
+  }
+  if (dtype == LAZYT_DTYPE_FLOAT16) {
+    Product wide = p;
+    wide.a = dense_copy(b, p.a, LAZYT_DTYPE_FLOAT32);
+    wide.b = dense_copy(b, p.b, LAZYT_DTYPE_FLOAT32);
+    if (p.addend) wide.addend = dense_copy(b, *p.addend, LAZYT_DTYPE_FLOAT32);
+    wide.c = b.scratch(LAZYT_DTYPE_FLOAT32, p.c.dims());
+    emit(b, wide);
+    return b.copy(wide.c, p.c);
+  }
+  if (has_gemm(dtype)) return emit_gemm(b, p);
+  if (size(p.a, 2) == 0) return add_scale(b, p);
+  join_batch(p);
+  p.a = as_matrix(b, p.a);
+  p.b = as_matrix(b, p.b);
+  const bool bias_only = is_constant(p.alpha, 1) && (!p.addend || is_constant(p.beta, 1));
+  if (bias_only && emit_gemv(b, p, p.addend ? &*p.addend : nullptr)) return;
+  emit_dnnl(b, p);
+}
+
+// ---- The operators
+
+// [batch, rows, columns] of a tensor of rank 2 or 3.
+Tensor matrices(const Tensor& t) {
+  if (t.dims().size() == 3) return t;
+  return reshaped(t, {1, t.dims()[0], t.dims()[1]}, {0, t.strides()[0], t.strides()[1]});
+}
+Tensor column(const Tensor& t) { return reshaped(t, {1, t.dims()[0], 1}, {0, t.strides()[0], 1}); }
+Tensor row(const Tensor& t) { return reshaped(t, {1, 1, t.dims()[0]}, {0, 0, t.strides()[0]}); }
+
+void lower_mm(Builder& b, const lazyt_node_t& node) {
+  const auto args = b.program.args(node);
+  const Tensor a = b.tensor(b.value_of(args[0])), w = b.tensor(b.value_of(args[1]));
+  emit(b, {matrices(a), matrices(w), matrices(b.make_dense(node.results)), {}});
+}
+
+void lower_mv(Builder& b, const lazyt_node_t& node) {
+  const auto args = b.program.args(node);
+  const Tensor a = b.tensor(b.value_of(args[0])), x = b.tensor(b.value_of(args[1]));
+  emit(b, {matrices(a), column(x), column(b.make_dense(node.results)), {}});
+}
+
+void lower_dot(Builder& b, const lazyt_node_t& node) {
+  const auto args = b.program.args(node);
+  const Tensor x = b.tensor(b.value_of(args[0])), y = b.tensor(b.value_of(args[1]));
+  emit(b, {row(x), column(y), reshaped(b.make_dense(node.results), {1, 1, 1}, {1, 1, 1}), {}});
+}
+
+// addmm, baddbmm, addmv: self, two factors, beta, alpha.
+void lower_add(Builder& b, const lazyt_node_t& node) {
+  const auto args = b.program.args(node);
+  const Tensor self = b.tensor(b.value_of(args[0])), x = b.tensor(b.value_of(args[1])), y = b.tensor(b.value_of(args[2]));
+  const Tensor result = b.make_dense(node.results);
+  Product p{matrices(x), {}, {}, {}, b.number_of(args[4]), b.number_of(args[3])};
+  const Tensor addend = expanded(self, result.dims());
+  if (node.op == LAZYT_OP_ADDMV) {
+    p.b = column(y), p.c = column(result), p.addend = column(addend);
+  } else {
+    p.b = matrices(y), p.c = matrices(result), p.addend = matrices(addend);
+  }
+  emit(b, p);
+}
+
+// The dims before the last `kept` as one, if the layout has such a view.
+std::optional<Tensor> join_front(const Tensor& t, size_t kept) {
+  const size_t front = t.dims().size() - kept;
+  Dims dims{toolkit::count_of(std::span(t.dims()).first(front))};
+  dims.insert(dims.end(), t.dims().begin() + static_cast<std::ptrdiff_t>(front), t.dims().end());
+  const auto layout = t.layout.reshaped(dims);
+  if (!layout) return std::nullopt;
+  return Tensor{t.storage, t.dtype, *layout};
+}
+
+Tensor joined(Builder& b, const Tensor& t, size_t kept) {
+  if (auto view = join_front(t, kept)) return *view;
+  return *join_front(b.dense(t), kept);
+}
+
+void lower_linear(Builder& b, const lazyt_node_t& node) {
+  const auto args = b.program.args(node);
+  const Tensor x = b.tensor(b.value_of(args[0])), w = b.tensor(b.value_of(args[1]));
+  const Tensor result = b.make_dense(node.results);
+  // A weight of rank 1 gives results without the last dim.
+  const bool is_vector = w.dims().size() == 1;
+  const int64_t k = w.dims().back(), n = is_vector ? 1 : w.dims()[0];
+  const Tensor rows = joined(b, x, 1);
+  const int64_t m = rows.dims()[0];
+  Product p{matrices(rows), reshaped(w, {1, k, n}, {0, w.strides().back(), is_vector ? 1 : w.strides()[0]}),
+            reshaped(result, {1, m, n}, {m * n, n, 1}), {}};
+  if (!b.is_none(args[2])) {
+    const Tensor bias = b.tensor(b.value_of(args[2]));
+    p.addend = reshaped(expanded(bias, {n}), {1, m, n}, {0, 0, expanded(bias, {n}).strides()[0]});
+    p.beta = kOne;
+  }
+  emit(b, p);
+}
+
+void lower_matmul(Builder& b, const lazyt_node_t& node) {
+  const auto args = b.program.args(node);
+  Tensor x = b.tensor(b.value_of(args[0])), y = b.tensor(b.value_of(args[1]));
+  const Tensor result = b.make_dense(node.results);
+  if (x.dims().size() == 1) x = reshaped(x, {1, x.dims()[0]}, {0, x.strides()[0]});
+  if (y.dims().size() == 1) y = reshaped(y, {y.dims()[0], 1}, {y.strides()[0], 1});
+  const size_t front = std::max(x.dims().size(), y.dims().size()) - 2;
+  const int64_t m = x.dims()[x.dims().size() - 2], k = x.dims().back(), n = y.dims().back();
+  Dims batch_dims(front, 1);
+  for (const Tensor* t : {&x, &y})
+    for (size_t i = 0; i + 2 < t->dims().size(); ++i)
+      if (t->dims()[i] != 1) batch_dims[front - (t->dims().size() - 2) + i] = t->dims()[i];
+  const int64_t batch = toolkit::count_of(batch_dims);
+  auto batched = [&](const Tensor& t, int64_t rows, int64_t columns) {
+    Dims dims = batch_dims;
+    dims.insert(dims.end(), {rows, columns});
+    Tensor wide = expanded(t, dims);
+    // One element along a dim keeps its own stride.
+    wide.layout.strides[front] = t.strides()[t.strides().size() - 2];
+    wide.layout.strides[front + 1] = t.strides().back();
+    const Dims flat{batch, rows, columns};
+    if (const auto layout = wide.layout.reshaped(flat)) return Tensor{t.storage, t.dtype, *layout};
+    return reshaped(b.dense(wide), flat, toolkit::row_major(flat));
+  };
+  emit(b, {batched(x, m, k), batched(y, k, n), reshaped(result, {batch, m, n}, {m * n, n, 1}), {}});
+}
+
+Refusal accept(const ProgramView& program, const lazyt_node_t& node) {
+  const lazyt_dtype_t dtype = program.values()[node.results].dtype;
+  const bool is_half = dtype == LAZYT_DTYPE_FLOAT16 || dtype == LAZYT_DTYPE_BFLOAT16;
+  if (!is_half && dtype != LAZYT_DTYPE_FLOAT32 && !has_gemm(dtype)) return refuse_dtype(dtype);
+  for (const lazyt_arg_t& arg : program.args(node)) {
+    if (arg.kind != LAZYT_ARG_VALUE) continue;
+    const lazyt_value_t& value = program.values()[arg.payload];
+    if (!(value.flags & LAZYT_VALUE_HOST_SCALAR) && value.dtype != dtype) return refuse_dtype(value.dtype);
+  }
+  return {};
+}
+
+}  // namespace
+
+void register_matmul(Register add) {
+  auto opaque = [&](lazyt_op_t op, Lower lower) { add(op, {toolkit::Role::kOpaque, accept, lower}); };
+  opaque(LAZYT_OP_MM, lower_mm);
+  opaque(LAZYT_OP_BMM, lower_mm);
+  opaque(LAZYT_OP_ADDMM, lower_add);
+  opaque(LAZYT_OP_BADDBMM, lower_add);
+  opaque(LAZYT_OP_ADDMV, lower_add);
+  opaque(LAZYT_OP_MV, lower_mv);
+  opaque(LAZYT_OP_DOT, lower_dot);
+  opaque(LAZYT_OP_LINEAR, lower_linear);
+  opaque(LAZYT_OP_MATMUL, lower_matmul);
+}
+
+}  // namespace lazyt::onednn

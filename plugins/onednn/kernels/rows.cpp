@@ -1,0 +1,595 @@
+// Compiled once for each instruction set (LAZYT_ISA). GCC vector types, as wide as the instruction set's registers;
+// tails go through the same code with partial loads and stores.
+#include "rows.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#define INLINE __attribute__((always_inline)) inline
+
+namespace lazyt::onednn {
+namespace {
+
+#if defined(__AVX512F__)
+constexpr int kBytes = 64;
+#elif defined(__AVX__)
+constexpr int kBytes = 32;
+#else
+constexpr int kBytes = 16;
+#endif
+
+template <class E>
+struct VectorOf {
+  typedef E type __attribute__((vector_size(kBytes)));
+};
+template <class E>
+using Vec = typename VectorOf<E>::type;
+template <class C>
+constexpr int kWidth = kBytes / sizeof(C);
+typedef uint16_t Shorts __attribute__((vector_size(kBytes / 2)));  // as many as floats
+
+template <class C>
+using Full = std::integral_constant<int, kWidth<C>>;
+
+// ---- loads and stores of m <= kWidth elements; m is Full in the main loops
+
+template <class C>
+INLINE Vec<C> splat(C x) {
+  return x - Vec<C>{};
+}
+INLINE Vec<float> to_float(Shorts bits, BFloat16) {
+  return std::bit_cast<Vec<float>>(__builtin_convertvector(bits, Vec<uint32_t>) << 16);
+}
+INLINE Vec<float> to_float(Shorts bits, Half) {
+  const Vec<uint32_t> h = __builtin_convertvector(bits, Vec<uint32_t>);
+  const Vec<uint32_t> sign = (h & 0x8000u) << 16, body = (h & 0x7fffu) << 13;
+  const Vec<float> value = std::bit_cast<Vec<float>>(body) * std::bit_cast<float>(UINT32_C(0x77800000));
+  return std::bit_cast<Vec<float>>(((h & 0x7c00u) == 0x7c00u ? body | 0x7f800000u : std::bit_cast<Vec<uint32_t>>(value)) | sign);
+}
+INLINE Shorts to_bits(Vec<float> f, BFloat16) {
+  const Vec<uint32_t> x = std::bit_cast<Vec<uint32_t>>(f);
+  const Vec<uint32_t> rounded = (x + 0x7fffu + ((x >> 16) & 1u)) >> 16;
+  return __builtin_convertvector((x & 0x7fffffffu) > 0x7f800000u ? (x & 0u) + 0x7fc0u : rounded, Shorts);
+}
+INLINE Shorts to_bits(Vec<float> f, Half) {
+  Vec<uint32_t> x = std::bit_cast<Vec<uint32_t>>(f);
+  const Vec<uint32_t> sign = x & 0x80000000u;
+  x ^= sign;
+  const Vec<uint32_t> special = x > 0x7f800000u ? (x & 0u) + 0x7e00u : (x & 0u) + 0x7c00u;
+  const Vec<uint32_t> denormal = std::bit_cast<Vec<uint32_t>>(std::bit_cast<Vec<float>>(x) + 0.5f) - 0x3f000000u;
+  const Vec<uint32_t> normal = (x + 0xc8000fffu + ((x >> 13) & 1u)) >> 13;
+  const Vec<uint32_t> out = x >= 0x47800000u ? special : x < 0x38800000u ? denormal : normal;
+  return __builtin_convertvector(out | (sign >> 16), Shorts);
+}
+
+template <class T, class M>
+INLINE Vec<Compute<T>> load(const T* p, M m) {
+  using Raw = std::conditional_t<sizeof(T) == 2, Shorts, Vec<Compute<T>>>;
+  Raw raw;
+  if constexpr (std::is_same_v<M, int>) {
+    raw = Raw{};
+    std::memcpy(&raw, p, static_cast<size_t>(m) * sizeof(T));
+  } else {
+    std::memcpy(&raw, p, sizeof raw);
+  }
+  if constexpr (sizeof(T) == 2)
+    return to_float(raw, T{});
+  else
+    return raw;
+}
+template <class T, class M>
+INLINE void store(T* p, Vec<Compute<T>> v, M m) {
+  auto put = [&](auto raw) __attribute__((always_inline)) {
+    if constexpr (std::is_same_v<M, int>)
+      std::memcpy(p, &raw, static_cast<size_t>(m) * sizeof(T));
+    else
+      std::memcpy(p, &raw, sizeof raw);
+  };
+  if constexpr (sizeof(T) == 2)
+    put(to_bits(v, T{}));
+  else
+    put(v);
+}
+// v, with `other` from element m on.
+template <class C, class M>
+INLINE Vec<C> keep(Vec<C> v, M m, C other) {
+  if constexpr (std::is_same_v<M, int>)
+    for (int i = m; i < kWidth<C>; ++i) v[i] = other;
+  return v;
+}
+
+// f(i, m, k) over n elements: k < 4 tells which of four accumulators is free.
+template <class C, class F>
+INLINE void sweep(int64_t n, F f) {
+  constexpr int w = kWidth<C>;
+  int64_t i = 0;
+  for (; i + 4 * w <= n; i += 4 * w) {
+    f(i, Full<C>{}, 0);
+    f(i + w, Full<C>{}, 1);
+    f(i + 2 * w, Full<C>{}, 2);
+    f(i + 3 * w, Full<C>{}, 3);
+  }
+  for (; i + w <= n; i += w) f(i, Full<C>{}, 0);
+  if (i < n) f(i, static_cast<int>(n - i), 0);
+}
+
+template <class C>
+INLINE double total(const Vec<C>* accumulators) {
+  double sum = 0;
+  for (int k = 0; k < 4; ++k)
+    for (int i = 0; i < kWidth<C>; ++i) sum += static_cast<double>(accumulators[k][i]);
+  return sum;
+}
+
+// ---- elementary functions
+
+template <class C>
+INLINE Vec<C> max(Vec<C> a, Vec<C> b) {
+  return a > b ? a : b;
+}
+template <class C>
+INLINE Vec<C> fma(Vec<C> a, Vec<C> b, Vec<C> c) {
+#ifdef __FMA__
+  Vec<C> out;
+  for (int i = 0; i < kWidth<C>; ++i) out[i] = std::fma(a[i], b[i], c[i]);
+  return out;
+#else
+  return a * b + c;
+#endif
+}
+
+// x + magic has the nearest integer in its low bits; 1 ulp.
+INLINE Vec<float> exp(Vec<float> x) {
+  x = x < -104.0f ? splat(-104.0f) : x;
+  x = x > 89.0f ? splat(89.0f) : x;
+  const float magic = 12582912.0f;  // 1.5 * 2^23
+  const Vec<float> t = x * 1.44269504088896341f + magic;
+  const Vec<float> n = t - magic;
+  Vec<float> r = x - n * 0.693359375f;
+  r = r - n * -2.12194440e-4f;
+  Vec<float> p = splat(1.9875691500e-4f);
+  p = p * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * r * r + r + 1.0f;
+  const Vec<int32_t> k = std::bit_cast<Vec<int32_t>>(t) - std::bit_cast<int32_t>(magic);
+  const Vec<int32_t> half = k >> 1;  // two factors: k reaches -150 and 128
+  return p * std::bit_cast<Vec<float>>((half + 127) << 23) * std::bit_cast<Vec<float>>((k - half + 127) << 23);
+}
+// Taylor to the 13th power on |r| <= ln 2 / 2; 1 ulp.
+INLINE Vec<double> exp(Vec<double> x) {
+  x = x < -746.0 ? splat(-746.0) : x;
+  x = x > 710.0 ? splat(710.0) : x;
+  const double magic = 6755399441055744.0;  // 1.5 * 2^52
+  const Vec<double> t = x * 1.4426950408889634074 + magic;
+  const Vec<double> n = t - magic;
+  Vec<double> r = x - n * 6.93145751953125e-1;
+  r = r - n * 1.42860682030941723212e-6;
+  Vec<double> p = splat(1.0 / 6227020800);
+  p = p * r + 1.0 / 479001600;
+  p = p * r + 1.0 / 39916800;
+  p = p * r + 1.0 / 3628800;
+  p = p * r + 1.0 / 362880;
+  p = p * r + 1.0 / 40320;
+  p = p * r + 1.0 / 5040;
+  p = p * r + 1.0 / 720;
+  p = p * r + 1.0 / 120;
+  p = p * r + 1.0 / 24;
+  p = p * r + 1.0 / 6;
+  p = p * r + 0.5;
+  p = p * r * r + r + 1.0;
+  const Vec<int64_t> k = std::bit_cast<Vec<int64_t>>(t) - std::bit_cast<int64_t>(magic);
+  const Vec<int64_t> half = k >> 1;
+  return p * std::bit_cast<Vec<double>>((half + 1023) << 52) * std::bit_cast<Vec<double>>((k - half + 1023) << 52);
+}
+
+template <class C>
+constexpr C kLowest = -std::numeric_limits<C>::infinity();
+
+// ---- one row
+
+template <class T>
+INLINE Compute<T> row_max(const T* in, int64_t n) {
+  using C = Compute<T>;
+  Vec<C> m[4] = {splat(kLowest<C>), splat(kLowest<C>), splat(kLowest<C>), splat(kLowest<C>)};
+  sweep<C>(n, [&](int64_t i, auto c, int k) __attribute__((always_inline)) {
+    m[k] = max<C>(keep<C>(load(in + i, c), c, kLowest<C>), m[k]);
+  });
+  const Vec<C> all = max<C>(max<C>(m[0], m[1]), max<C>(m[2], m[3]));
+  C out = all[0];
+  for (int i = 1; i < kWidth<C>; ++i) out = all[i] > out ? all[i] : out;
+  return out;
+}
+
+// Sum of exp(x - shift).
+template <class T>
+INLINE double row_sum_exp(const T* in, int64_t n, Compute<T> shift) {
+  using C = Compute<T>;
+  Vec<C> sums[4] = {};
+  sweep<C>(n, [&](int64_t i, auto c, int k) __attribute__((always_inline)) {
+    sums[k] += keep<C>(exp(load(in + i, c) - shift), c, C(0));
+  });
+  return total<C>(sums);
+}
+
+template <class T>
+void softmax(T* out, const T* in, int64_t n) {
+  using C = Compute<T>;
+  const C shift = row_max(in, n);
+  if constexpr (std::is_same_v<T, C>) {
+    Vec<C> sums[4] = {};
+    sweep<C>(n, [&](int64_t i, auto c, int k) __attribute__((always_inline)) {
+      const Vec<C> e = exp(load(in + i, c) - shift);
+      store(out + i, e, c);
+      sums[k] += keep<C>(e, c, C(0));
+    });
+    const C scale = static_cast<C>(1 / total<C>(sums));
+    sweep<C>(n, [&](int64_t i, auto c, int) __attribute__((always_inline)) { store(out + i, load(out + i, c) * scale, c); });
+  } else {
+    const C scale = static_cast<C>(1 / row_sum_exp(in, n, shift));
+    sweep<C>(n, [&](int64_t i, auto c, int) __attribute__((always_inline)) {
+      store(out + i, exp(load(in + i, c) - shift) * scale, c);
+    });
+  }
+}
+
+template <class T>
+void log_softmax(T* out, const T* in, int64_t n) {
+  using C = Compute<T>;
+  const C shift = row_max(in, n);
+  const C log_sum = static_cast<C>(std::log(row_sum_exp(in, n, shift)));
+  sweep<C>(n, [&](int64_t i, auto c, int) __attribute__((always_inline)) {
+    store(out + i, load(in + i, c) - shift - log_sum, c);
+  });
+}
+
+template <class T>
+void softmax_backward(T* grad_in, const T* grad, const T* out, int64_t n) {
+  using C = Compute<T>;
+  Vec<C> sums[4] = {};
+  sweep<C>(n, [&](int64_t i, auto c, int k) __attribute__((always_inline)) { sums[k] += load(grad + i, c) * load(out + i, c); });
+  const C dot = static_cast<C>(total<C>(sums));
+  sweep<C>(n, [&](int64_t i, auto c, int) __attribute__((always_inline)) {
+    store(grad_in + i, (load(grad + i, c) - dot) * load(out + i, c), c);
+  });
+}
+
+template <class T>
+void log_softmax_backward(T* grad_in, const T* grad, const T* out, int64_t n) {
+  using C = Compute<T>;
+  Vec<C> sums[4] = {};
+  sweep<C>(n, [&](int64_t i, auto c, int k) __attribute__((always_inline)) { sums[k] += load(grad + i, c); });
+  const C sum = static_cast<C>(total<C>(sums));
+  sweep<C>(n, [&](int64_t i, auto c, int) __attribute__((always_inline)) {
+    store(grad_in + i, load(grad + i, c) - exp(load(out + i, c)) * sum, c);
+  });
+}
+
+template <class T>
+double logsumexp(const T* in, int64_t n) {
+  using C = Compute<T>;
+  const C m = row_max(in, n);
+  const C shift = m - m == 0 ? m : C(0);  // infinities stay themselves
+  return std::log(row_sum_exp(in, n, shift)) + static_cast<double>(shift);
+}
+
+// ---- columns
+
+// f(j, m) over the columns.
+template <class C, class F>
+INLINE void across(int64_t width, F f) {
+  int64_t j = 0;
+  for (; j + kWidth<C> <= width; j += kWidth<C>) f(j, Full<C>{});
+  if (j < width) f(j, static_cast<int>(width - j));
+}
+
+// max[j] of the columns and sum[j] of exp(x - max[j]).
+template <class T>
+INLINE void column_max_sum(Compute<T>* m, Compute<T>* sums, const T* in, int64_t n, int64_t stride, int width) {
+  using C = Compute<T>;
+  across<C>(width, [&](int64_t j, auto c) __attribute__((always_inline)) {
+    Vec<C> v = splat(kLowest<C>), sum = {};
+    for (int64_t i = 0; i < n; ++i) v = max<C>(load(in + i * stride + j, c), v);
+    for (int64_t i = 0; i < n; ++i) sum += exp(load(in + i * stride + j, c) - v);
+    store(m + j, v, c);
+    store(sums + j, sum, c);
+  });
+}
+
+template <class T>
+void softmax_columns(T* out, const T* in, int64_t n, int64_t out_stride, int64_t in_stride, int width) {
+  using C = Compute<T>;
+  C m[kColumns], sums[kColumns];
+  column_max_sum(m, sums, in, n, in_stride, width);
+  across<C>(width, [&](int64_t j, auto c) __attribute__((always_inline)) {
+    const Vec<C> v = load(m + j, c), scale = C(1) / load(sums + j, c);
+    for (int64_t i = 0; i < n; ++i) store(out + i * out_stride + j, exp(load(in + i * in_stride + j, c) - v) * scale, c);
+  });
+}
+template <class T>
+void log_softmax_columns(T* out, const T* in, int64_t n, int64_t out_stride, int64_t in_stride, int width) {
+  using C = Compute<T>;
+  C m[kColumns], sums[kColumns];
+  column_max_sum(m, sums, in, n, in_stride, width);
+  for (int j = 0; j < width; ++j) sums[j] = std::log(sums[j]);
+  across<C>(width, [&](int64_t j, auto c) __attribute__((always_inline)) {
+    const Vec<C> v = load(m + j, c), log_sum = load(sums + j, c);
+    for (int64_t i = 0; i < n; ++i) store(out + i * out_stride + j, load(in + i * in_stride + j, c) - v - log_sum, c);
+  });
+}
+template <class T>
+void softmax_backward_columns(T* grad_in, const T* grad, const T* out, int64_t n, int64_t grad_in_stride,
+                              int64_t grad_stride, int64_t out_stride, int width) {
+  using C = Compute<T>;
+  across<C>(width, [&](int64_t j, auto c) __attribute__((always_inline)) {
+    Vec<C> dot = {};
+    for (int64_t i = 0; i < n; ++i) dot += load(grad + i * grad_stride + j, c) * load(out + i * out_stride + j, c);
+    for (int64_t i = 0; i < n; ++i)
+      store(grad_in + i * grad_in_stride + j, (load(grad + i * grad_stride + j, c) - dot) * load(out + i * out_stride + j, c), c);
+  });
+}
+template <class T>
+void log_softmax_backward_columns(T* grad_in, const T* grad, const T* out, int64_t n, int64_t grad_in_stride,
+                                  int64_t grad_stride, int64_t out_stride, int width) {
+  using C = Compute<T>;
+  across<C>(width, [&](int64_t j, auto c) __attribute__((always_inline)) {
+    Vec<C> sum = {};
+    for (int64_t i = 0; i < n; ++i) sum += load(grad + i * grad_stride + j, c);
+    for (int64_t i = 0; i < n; ++i)
+      store(grad_in + i * grad_in_stride + j, load(grad + i * grad_stride + j, c) - exp(load(out + i * out_stride + j, c)) * sum, c);
+  });
+}
+
+// ---- sums. Floats are added in runs of kRun, double from then on.
+
+constexpr int64_t kRun = 4096;
+
+template <class T, class F>
+INLINE double run_sum(int64_t n, F f) {
+  using C = Compute<T>;
+  double sum = 0;
+  for (int64_t begin = 0; begin < n; begin += kRun) {
+    Vec<C> sums[4] = {};
+    sweep<C>(n - begin < kRun ? n - begin : kRun, [&](int64_t i, auto c, int k) __attribute__((always_inline)) {
+      sums[k] += keep<C>(f(begin + i, c), c, C(0));
+    });
+    sum += total<C>(sums);
+  }
+  return sum;
+}
+template <class T>
+double sum(const T* in, int64_t n) {
+  return run_sum<T>(n, [&](int64_t i, auto c) __attribute__((always_inline)) { return load(in + i, c); });
+}
+template <class T>
+double sum_squares(const T* in, int64_t n, Compute<T> shift) {
+  return run_sum<T>(n, [&](int64_t i, auto c) __attribute__((always_inline)) {
+    const auto d = load(in + i, c) - shift;
+    return d * d;
+  });
+}
+template <class T>
+void column_sums(Compute<T>* sums, const T* in, int64_t n, int64_t stride, int64_t width) {
+  for (int64_t i = 0; i < n; ++i)
+    across<Compute<T>>(width, [&](int64_t j, auto c) __attribute__((always_inline)) {
+      store(sums + j, load(sums + j, c) + load(in + i * stride + j, c), c);
+    });
+}
+template <class T>
+void column_squares(Compute<T>* sums, const T* in, const Compute<T>* shift, int64_t n, int64_t stride, int64_t width) {
+  for (int64_t i = 0; i < n; ++i)
+    across<Compute<T>>(width, [&](int64_t j, auto c) __attribute__((always_inline)) {
+      const auto d = load(in + i * stride + j, c) - load(shift + j, c);
+      store(sums + j, load(sums + j, c) + d * d, c);
+    });
+}
+
+// ---- normalisations
+
+template <class T>
+void normalize(T* out, const T* in, int64_t n, Compute<T> mean, Compute<T> rstd, const Compute<T>* weight,
+               const Compute<T>* bias) {
+  using C = Compute<T>;
+  sweep<C>(n, [&](int64_t i, auto c, int) __attribute__((always_inline)) {
+    Vec<C> v = (load(in + i, c) - mean) * rstd;
+    if (weight) v = v * load(weight + i, c);
+    if (bias) v = v + load(bias + i, c);
+    store(out + i, v, c);
+  });
+}
+template <class T>
+void affine(T* out, const T* in, int64_t n, Compute<T> mean, Compute<T> scale, Compute<T> bias) {
+  sweep<Compute<T>>(n, [&](int64_t i, auto c, int) __attribute__((always_inline)) {
+    store(out + i, (load(in + i, c) - mean) * scale + bias, c);
+  });
+}
+template <class T>
+void affine_columns(T* out, const T* in, const Compute<T>* mean, const Compute<T>* scale, const Compute<T>* bias,
+                    int64_t n, int64_t stride, int64_t width) {
+  for (int64_t i = 0; i < n; ++i)
+    across<Compute<T>>(width, [&](int64_t j, auto c) __attribute__((always_inline)) {
+      const auto x = load(in + i * stride + j, c) - load(mean + j, c);
+      store(out + i * stride + j, x * load(scale + j, c) + load(bias + j, c), c);
+    });
+}
+
+template <class T>
+void backward_sums(double* sums, const T* grad, const T* in, int64_t n, Compute<T> mean, const Compute<T>* weight) {
+  using C = Compute<T>;
+  sums[0] = sums[1] = 0;
+  for (int64_t begin = 0; begin < n; begin += kRun) {
+    Vec<C> g_sums[4] = {}, gx_sums[4] = {};
+    sweep<C>(n - begin < kRun ? n - begin : kRun, [&](int64_t o, auto c, int k) __attribute__((always_inline)) {
+      const int64_t i = begin + o;
+      Vec<C> g = load(grad + i, c);
+      if (weight) g = g * load(weight + i, c);
+      g_sums[k] += g;  // zero past the end
+      gx_sums[k] += keep<C>(g * (load(in + i, c) - mean), c, C(0));
+    });
+    sums[0] += total<C>(g_sums);
+    sums[1] += total<C>(gx_sums);
+  }
+}
+template <class T>
+void backward(T* grad_in, const T* grad, const T* in, int64_t n, Compute<T> mean, const Compute<T>* weight,
+              Compute<T> a, Compute<T> b, Compute<T> c) {
+  using C = Compute<T>;
+  sweep<C>(n, [&](int64_t i, auto m, int) __attribute__((always_inline)) {
+    Vec<C> g = load(grad + i, m);
+    if (weight) g = g * load(weight + i, m);
+    store(grad_in + i, g * a + (load(in + i, m) - mean) * b + c, m);
+  });
+}
+template <class T>
+void backward_weights(Compute<T>* grad_weight, Compute<T>* grad_bias, const T* grad, const T* in, int64_t n,
+                      Compute<T> mean, Compute<T> rstd) {
+  using C = Compute<T>;
+  sweep<C>(n, [&](int64_t i, auto c, int) __attribute__((always_inline)) {
+    const Vec<C> g = load(grad + i, c);
+    store(grad_weight + i, load(grad_weight + i, c) + g * ((load(in + i, c) - mean) * rstd), c);
+    if (grad_bias) store(grad_bias + i, load(grad_bias + i, c) + g, c);
+  });
+}
+template <class T>
+void column_backward_sums(Compute<T>* sums_g, Compute<T>* sums_gx, const T* grad, const T* in, const Compute<T>* mean,
+                          int64_t n, int64_t stride, int64_t width) {
+  for (int64_t i = 0; i < n; ++i)
+    across<Compute<T>>(width, [&](int64_t j, auto c) __attribute__((always_inline)) {
+      const auto g = load(grad + i * stride + j, c);
+      store(sums_g + j, load(sums_g + j, c) + g, c);
+      store(sums_gx + j, load(sums_gx + j, c) + g * (load(in + i * stride + j, c) - load(mean + j, c)), c);
+    });
+}
+template <class T>
+void backward_columns(T* grad_in, const T* grad, const T* in, const Compute<T>* mean, const Compute<T>* a,
+                      const Compute<T>* b, const Compute<T>* c, int64_t n, int64_t stride, int64_t width) {
+  for (int64_t i = 0; i < n; ++i)
+    across<Compute<T>>(width, [&](int64_t j, auto m) __attribute__((always_inline)) {
+      const auto x = load(in + i * stride + j, m) - load(mean + j, m);
+      store(grad_in + i * stride + j, load(grad + i * stride + j, m) * load(a + j, m) + x * load(b + j, m) + load(c + j, m), m);
+    });
+}
+
+template <class T>
+void load_all(Compute<T>* out, const T* in, int64_t n) {
+  sweep<Compute<T>>(n, [&](int64_t i, auto c, int) __attribute__((always_inline)) { store(out + i, load(in + i, c), c); });
+}
+template <class T>
+void store_all(T* out, const Compute<T>* in, int64_t n) {
+  sweep<Compute<T>>(n, [&](int64_t i, auto c, int) __attribute__((always_inline)) { store(out + i, load(in + i, c), c); });
+}
+
+// ---- tiles of attention
+
+// kM rows of two vectors of the output stay in registers while k runs.
+template <class C, int kM, class M0, class M1>
+INLINE void gemm_block(int64_t k, C alpha, const C* a, int64_t lda, const C* b, int64_t ldb, C* out, int64_t ldo,
+                       bool accumulate, M0 m0, M1 m1) {
+  constexpr int w = kWidth<C>;
+  Vec<C> sums[kM][2] = {};
+  for (int64_t p = 0; p < k; ++p) {
+    const Vec<C> b0 = load(b + p * ldb, m0), b1 = load(b + p * ldb + w, m1);
+#pragma GCC unroll 8
+    for (int r = 0; r < kM; ++r) {
+      const Vec<C> x = splat(a[r * lda + p]);
+      sums[r][0] = fma<C>(x, b0, sums[r][0]);
+      sums[r][1] = fma<C>(x, b1, sums[r][1]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < kM; ++r) {
+    C* o = out + r * ldo;
+    Vec<C> v0 = sums[r][0] * alpha, v1 = sums[r][1] * alpha;
+    if (accumulate) v0 += load(o, m0), v1 += load(o + w, m1);
+    store(o, v0, m0);
+    store(o + w, v1, m1);
+  }
+}
+template <class C, int kM>
+INLINE void gemm_rows(int64_t n, int64_t k, C alpha, const C* a, int64_t lda, const C* b, int64_t ldb, C* out,
+                      int64_t ldo, bool accumulate) {
+  constexpr int w = kWidth<C>;
+  int64_t j = 0;
+  for (; j + 2 * w <= n; j += 2 * w)
+    gemm_block<C, kM>(k, alpha, a, lda, b + j, ldb, out + j, ldo, accumulate, Full<C>{}, Full<C>{});
+  if (j == n) return;
+  const int rest = static_cast<int>(n - j);
+  gemm_block<C, kM>(k, alpha, a, lda, b + j, ldb, out + j, ldo, accumulate, rest < w ? rest : w, rest < w ? 0 : rest - w);
+}
+template <class C>
+void gemm(int64_t m, int64_t n, int64_t k, C alpha, const C* a, int64_t lda, const C* b, int64_t ldb, C* out,
+          int64_t ldo, bool accumulate) {
+  constexpr int kM = kBytes == 64 ? 8 : 4;
+  int64_t i = 0;
+  for (; i + kM <= m; i += kM) gemm_rows<C, kM>(n, k, alpha, a + i * lda, lda, b, ldb, out + i * ldo, ldo, accumulate);
+  for (; i < m; ++i) gemm_rows<C, 1>(n, k, alpha, a + i * lda, lda, b, ldb, out + i * ldo, ldo, accumulate);
+}
+
+template <class C>
+void exp_minus(C* x, int64_t n, C shift) {
+  sweep<C>(n, [&](int64_t i, auto c, int) __attribute__((always_inline)) { store(x + i, exp(load(x + i, c) - shift), c); });
+}
+template <class C>
+C online_softmax(C* x, int64_t n, C* m, C* sum) {
+  const C own = row_max(x, n), before = *m, now = own > before ? own : before;
+  *m = now;
+  if (now == kLowest<C>) {  // nothing but masked elements so far; NaN comes through below
+    bool nan = false;
+    for (int64_t i = 0; i < n; ++i) nan |= x[i] != x[i], x[i] = x[i] != x[i] ? x[i] : C(0);
+    if (nan) *sum = std::numeric_limits<C>::quiet_NaN();
+    return C(1);
+  }
+  Vec<C> sums[4] = {};
+  sweep<C>(n, [&](int64_t i, auto c, int k) __attribute__((always_inline)) {
+    const Vec<C> e = exp(load(x + i, c) - now);
+    store(x + i, e, c);
+    sums[k] += keep<C>(e, c, C(0));
+  });
+  const C factor = before == kLowest<C> ? C(0) : std::exp(before - now);
+  *sum = *sum * factor + static_cast<C>(total<C>(sums));
+  return factor;
+}
+template <class C>
+void scale(C* x, int64_t n, C factor) {
+  sweep<C>(n, [&](int64_t i, auto c, int) __attribute__((always_inline)) { store(x + i, load(x + i, c) * factor, c); });
+}
+template <class C>
+C dot(const C* a, const C* b, int64_t n) {
+  Vec<C> sums[4] = {};
+  sweep<C>(n, [&](int64_t i, auto c, int k) __attribute__((always_inline)) { sums[k] += load(a + i, c) * load(b + i, c); });
+  return static_cast<C>(total<C>(sums));
+}
+template <class C>
+void softmax_grad(C* d, const C* p, int64_t n, C delta, C factor) {
+  sweep<C>(n, [&](int64_t i, auto c, int) __attribute__((always_inline)) {
+    store(d + i, load(p + i, c) * (load(d + i, c) - delta) * factor, c);
+  });
+}
+
+template <class T>
+constexpr RowKernels<T> row_kernels() {
+  return {softmax<T>, log_softmax<T>, softmax_backward<T>, log_softmax_backward<T>, logsumexp<T>,
+          softmax_columns<T>, log_softmax_columns<T>, softmax_backward_columns<T>, log_softmax_backward_columns<T>,
+          sum<T>, sum_squares<T>, column_sums<T>, column_squares<T>, normalize<T>, affine<T>, affine_columns<T>,
+          backward_sums<T>, backward<T>, backward_weights<T>, column_backward_sums<T>, backward_columns<T>,
+          load_all<T>, store_all<T>};
+}
+template <class C>
+constexpr TileKernels<C> tile_kernels() {
+  return {gemm<C>, online_softmax<C>, exp_minus<C>, scale<C>, dot<C>, softmax_grad<C>};
+}
+
+constexpr Rows kRows = {row_kernels<float>(), row_kernels<double>(), row_kernels<BFloat16>(), row_kernels<Half>(),
+                        tile_kernels<float>(), tile_kernels<double>()};
+
+}  // namespace
+
+#define CONCAT_(a, b) a##b
+#define CONCAT(a, b) CONCAT_(a, b)
+const Rows& CONCAT(rows_, LAZYT_ISA)() { return kRows; }
+
+}  // namespace lazyt::onednn

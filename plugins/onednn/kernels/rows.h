@@ -1,0 +1,128 @@
+// Inner loops of softmax, normalisations and attention over runs of floating elements. One source (rows.cpp),
+// compiled for each instruction set; chosen in step with the vector machine's table.
+//
+// T is how elements lie in memory, C = Compute<T> how they are computed. A ROW is n elements side by side. COLUMNS
+// are `width` lines side by side, whose elements are `stride` apart: in[i * stride + j], i < n, j < width.
+// Optional operands (weights) are null.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "floats.h"
+#include "vm.h"
+
+namespace lazyt::onednn {
+
+// The most columns that a kernel takes at once.
+inline constexpr int kColumns = 64;
+
+template <class T>
+struct RowKernels {
+  using C = Compute<T>;
+
+  void (*softmax)(T* out, const T* in, int64_t n);
+  void (*log_softmax)(T* out, const T* in, int64_t n);
+  void (*softmax_backward)(T* grad_in, const T* grad, const T* out, int64_t n);
+  void (*log_softmax_backward)(T* grad_in, const T* grad, const T* out, int64_t n);
+  double (*logsumexp)(const T* in, int64_t n);
+
+  void (*softmax_columns)(T* out, const T* in, int64_t n, int64_t out_stride, int64_t in_stride, int width);
+  void (*log_softmax_columns)(T* out, const T* in, int64_t n, int64_t out_stride, int64_t in_stride, int width);
+  void (*softmax_backward_columns)(T* grad_in, const T* grad, const T* out, int64_t n, int64_t grad_in_stride,
+                                   int64_t grad_stride, int64_t out_stride, int width);
+  void (*log_softmax_backward_columns)(T* grad_in, const T* grad, const T* out, int64_t n, int64_t grad_in_stride,
+                                       int64_t grad_stride, int64_t out_stride, int width);
+
+  // Sum of x, and of (x - shift)^2.
+  double (*sum)(const T* in, int64_t n);
+  double (*sum_squares)(const T* in, int64_t n, C shift);
+  // sums[j] += x, and += (x - shift[j])^2, over n rows of `width` columns (any number).
+  void (*column_sums)(C* sums, const T* in, int64_t n, int64_t stride, int64_t width);
+  void (*column_squares)(C* sums, const T* in, const C* shift, int64_t n, int64_t stride, int64_t width);
+
+  // out = (x - mean) * rstd * weight + bias
+  void (*normalize)(T* out, const T* in, int64_t n, C mean, C rstd, const C* weight, const C* bias);
+  // out = (x - mean) * scale + bias; over n rows of `width` columns, with these numbers for each column.
+  void (*affine)(T* out, const T* in, int64_t n, C mean, C scale, C bias);
+  void (*affine_columns)(T* out, const T* in, const C* mean, const C* scale, const C* bias, int64_t n, int64_t stride,
+                         int64_t width);
+
+  // sums[0] = sum of g * w, sums[1] = sum of g * w * (x - mean).
+  void (*backward_sums)(double* sums, const T* grad, const T* in, int64_t n, C mean, const C* weight);
+  // grad_in = a * g * w + b * (x - mean) + c
+  void (*backward)(T* grad_in, const T* grad, const T* in, int64_t n, C mean, const C* weight, C a, C b, C c);
+  // grad_weight += g * (x - mean) * rstd, grad_bias += g (element by element).
+  void (*backward_weights)(C* grad_weight, C* grad_bias, const T* grad, const T* in, int64_t n, C mean, C rstd);
+  // sums_g[j] += g, sums_gx[j] += g * (x - mean[j]), over n rows.
+  void (*column_backward_sums)(C* sums_g, C* sums_gx, const T* grad, const T* in, const C* mean, int64_t n,
+                               int64_t stride, int64_t width);
+  // grad_in = a[j] * g + b[j] * (x - mean[j]) + c[j], over n rows.
+  void (*backward_columns)(T* grad_in, const T* grad, const T* in, const C* mean, const C* a, const C* b, const C* c,
+                           int64_t n, int64_t stride, int64_t width);
+
+  // C-typed copies of n elements, and back.
+  void (*load)(C* out, const T* in, int64_t n);
+  void (*store)(T* out, const C* in, int64_t n);
+};
+
+// Pieces of attention, in f32 or f64.
+template <class C>
+struct TileKernels {
+  // out[m x n] (+)= alpha * a[m x k] * b[k x n], row-major with leading dims.
+  void (*gemm)(int64_t m, int64_t n, int64_t k, C alpha, const C* a, int64_t lda, const C* b, int64_t ldb, C* out,
+               int64_t ldo, bool accumulate);
+  // One row of online softmax: x[i] = exp(x[i] - max'), max' = max(max, max of x); returns the factor exp(max - max')
+  // by which what was summed before shrinks. sum = sum * factor + sum of x.
+  C (*online_softmax)(C* x, int64_t n, C* max, C* sum);
+  // x[i] = exp(x[i] - shift)
+  void (*exp_minus)(C* x, int64_t n, C shift);
+  // x *= factor
+  void (*scale)(C* x, int64_t n, C factor);
+  C (*dot)(const C* a, const C* b, int64_t n);
+  // d[i] = p[i] * (d[i] - delta) * factor
+  void (*softmax_grad)(C* d, const C* p, int64_t n, C delta, C factor);
+};
+
+struct Rows {
+  RowKernels<float> f32;
+  RowKernels<double> f64;
+  RowKernels<BFloat16> bf16;
+  RowKernels<Half> f16;
+  TileKernels<float> tile_f32;
+  TileKernels<double> tile_f64;
+
+  template <class T>
+  const RowKernels<T>& of() const;
+  template <class C>
+  const TileKernels<C>& tile() const;
+};
+template <>
+inline const RowKernels<float>& Rows::of<float>() const { return f32; }
+template <>
+inline const RowKernels<double>& Rows::of<double>() const { return f64; }
+template <>
+inline const RowKernels<BFloat16>& Rows::of<BFloat16>() const { return bf16; }
+template <>
+inline const RowKernels<Half>& Rows::of<Half>() const { return f16; }
+template <>
+inline const TileKernels<float>& Rows::tile<float>() const { return tile_f32; }
+template <>
+inline const TileKernels<double>& Rows::tile<double>() const { return tile_f64; }
+
+const Rows& rows_portable();
+#ifdef __x86_64__
+const Rows& rows_avx2();
+const Rows& rows_avx512();
+#endif
+
+inline const Rows& rows() {
+#ifdef __x86_64__
+  const std::string_view isa = vm::table().name;
+  if (isa == "avx512") return rows_avx512();
+  if (isa == "avx2") return rows_avx2();
+#endif
+  return rows_portable();
+}
+
+}  // namespace lazyt::onednn

@@ -1,0 +1,533 @@
+// Operators along one axis: softmax and its kin, running sums, extremes with their places, variance, sorting.
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "elements.h"
+#include "rows.h"
+
+namespace lazyt::onednn {
+namespace {
+
+// Negative axes do not cross (PRG-5); rank 0 counts as one axis of one element.
+size_t axis_at(const ProgramView& program, const lazyt_node_t& node, uint64_t arg) {
+  return static_cast<size_t>(std::max<int64_t>(int_at(program, node, arg), 0));
+}
+Refusal accept_floating(const ProgramView& program, const lazyt_node_t& node) {
+  if (!all_tensors(program, node, is_floating)) return refuse_dtype(operand(program, node, 0).dtype);
+  return accepted();
+}
+Refusal accept_real(const ProgramView& program, const lazyt_node_t& node) {
+  if (!all_tensors(program, node, is_real)) return refuse_dtype(operand(program, node, 0).dtype);
+  return accepted();
+}
+
+// Row-major, or lying as the operand does if that has no gaps.
+Tensor make_like(Builder& b, uint32_t v, const Tensor& operand) {
+  const auto order = toolkit::memory_order(operand.dims(), operand.strides());
+  Dims strides(operand.dims().size());
+  int64_t step = 1;
+  for (size_t i = order.size(); i-- > 0;) {
+    strides[order[i]] = step;
+    step *= std::max<int64_t>(operand.dims()[order[i]], 1);
+  }
+  return operand.dtype == b.dtype(v) ? b.make(v, strides) : b.make_dense(v);
+}
+
+// Whether the row and column kernels can walk the lines as they lie.
+template <size_t K>
+bool walks(const Lines<K>& lines) {
+  return lines.rows() || lines.side_by_side;
+}
+
+// ---- softmax
+
+template <bool kLog>
+void lower_softmax(Builder& b, const lazyt_node_t& node) {
+  const auto args = b.program.args(node);
+  const size_t axis = axis_at(b.program, node, 1);
+  const uint32_t v = node.results;
+  Tensor in = tensor_at(b, args[0]);
+  if (in.dtype != b.dtype(v)) in = dense_as(b, in, b.dtype(v));  // half_to_float
+  auto probe = lines_of<1>({in.layout}, axis, true);
+  if (!walks(probe)) in = b.dense(in);
+  const Tensor out = make_like(b, v, in);
+  auto lines = lines_of<2>({in.layout, out.layout}, axis, true);
+  if (!walks(lines)) {
+    in = b.dense(in);
+    lines = lines_of<2>({in.layout, out.layout}, axis, true);
+  }
+  with_floating(out.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    b.add(kLog ? "log_softmax" : "softmax", {in.storage}, {out.storage}, [=](const Frame& frame) {
+      const RowKernels<T>& kernels = rows().of<T>();
+      const T* x = frame.at<T>(in);
+      T* y = frame.at<T>(out);
+      const bool whole = lines.rows();
+      for_lines(frame, lines, kColumns, [&](const auto& at, int64_t width) {
+        if (whole)
+          (kLog ? kernels.log_softmax : kernels.softmax)(y + at[1], x + at[0], lines.n);
+        else
+          (kLog ? kernels.log_softmax_columns : kernels.softmax_columns)(y + at[1], x + at[0], lines.n, lines.step[1],
+                                                                         lines.step[0], static_cast<int>(width));
+      });
+    });
+  });
+}
+
+template <bool kLog>
+void lower_softmax_backward(Builder& b, const lazyt_node_t& node) {
+  const auto args = b.program.args(node);
+  const size_t axis = axis_at(b.program, node, 2);
+  const uint32_t v = node.results;
+  const lazyt_dtype_t dtype = b.dtype(b.value_of(args[0]));
+  Tensor grad = tensor_at(b, args[0]), y = dense_as(b, tensor_at(b, args[1]), dtype);
+  const Tensor out = begin_result(b, v, dtype);
+  auto lines = lines_of<3>({out.layout, grad.layout, y.layout}, axis, true);
+  if (!walks(lines)) {
+    grad = b.dense(grad);
+    lines = lines_of<3>({out.layout, grad.layout, y.layout}, axis, true);
+  }
+  with_floating(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    b.add(kLog ? "log_softmax_backward" : "softmax_backward", {grad.storage, y.storage}, {out.storage}, [=](const Frame& frame) {
+      const RowKernels<T>& kernels = rows().of<T>();
+      const T *g = frame.at<T>(grad), *o = frame.at<T>(y);
+      T* gi = frame.at<T>(out);
+      const bool whole = lines.rows();
+      for_lines(frame, lines, kColumns, [&](const auto& at, int64_t width) {
+        if (whole)
+          (kLog ? kernels.log_softmax_backward : kernels.softmax_backward)(gi + at[0], g + at[1], o + at[2], lines.n);
+        else
+          (kLog ? kernels.log_softmax_backward_columns : kernels.softmax_backward_columns)(
+              gi + at[0], g + at[1], o + at[2], lines.n, lines.step[0], lines.step[1], lines.step[2], static_cast<int>(width));
+      });
+    });
+  });
+  finish_result(b, v, out);
+}
+
+// ---- reductions along an axis
+
+// Adds a step that calls f(kernel, out, in, n, step) for each line of the reduced dims; f writes one element of out.
+// Rows only: what does not lie so is copied.
+template <class T, class R, class F>
+void add_reduction(Builder& b, const char* name, Tensor in, const Tensor& out, const std::vector<bool>& reduced, bool contiguous, F f) {
+  Tensor axis_last = with_last_axis(b, in, reduced);
+  const size_t axis = axis_last.dims().size() - 1;
+  if (contiguous && axis_last.dims().back() > 1 && axis_last.strides().back() != 1) axis_last = b.dense(axis_last);
+  const auto lines = lines_of<2>({axis_last.layout, beside_axis(out, axis_last.layout)}, axis, false);
+  b.add(name, {axis_last.storage}, {out.storage}, [=](const Frame& frame) {
+    const T* x = frame.at<T>(axis_last);
+    R* y = frame.at<R>(out);
+    for_lines(frame, lines, 1, [&](const auto& at, int64_t) { f(y[at[1]], x + at[0], lines.n, lines.step[0]); });
+  });
+}
+
+// The dims that argument i lists; a single int counts as a list of one, none as no list.
+Dims listed_dims(Builder& b, const lazyt_arg_t& arg) {
+  if (b.is_none(arg)) return {};
+  if (arg.kind == LAZYT_ARG_INT) return {b.int_of(arg)};
+  return b.ints_of(arg);
+}
+
+void lower_logsumexp(Builder& b, const lazyt_node_t& node) {
+  const auto args = b.program.args(node);
+  const Tensor in = tensor_at(b, args[0]);
+  const auto reduced = reduced_dims(listed_dims(b, args[1]), in.dims().size());
+  const Tensor out = b.make_dense(node.results);
+  with_floating(out.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    add_reduction<T, T>(b, "logsumexp", in, out, reduced, true, [](T& y, const T* x, int64_t n, int64_t) {
+      y = narrow<T>(static_cast<Compute<T>>(rows().of<T>().logsumexp(x, n)));
+    });
+  });
+}
+Refusal accept_logsumexp(const ProgramView& program, const lazyt_node_t& node) {
+  // Integers are summed in the default dtype, and cross with that as the result's dtype.
+  if (operand(program, node, 0).dtype != result(program, node, 0).dtype) return refuse_dtype(operand(program, node, 0).dtype);
+  return accept_floating(program, node);
+}
+
+// var, std, var_mean.
+Refusal accept_variance(const ProgramView& program, const lazyt_node_t& node) {
+  const lazyt_arg_t& correction = program.args(node)[2];
+  if (correction.kind == LAZYT_ARG_COMPLEX) return refuse_argument("a complex correction");
+  return accept_floating(program, node);
+}
+template <bool kRoot, bool kMean>
+void lower_variance(Builder& b, const lazyt_node_t& node) {
+  const auto args = b.program.args(node);
+  const Tensor in = tensor_at(b, args[0]);
+  const auto reduced = reduced_dims(listed_dims(b, args[1]), in.dims().size());
+  Number correction;
+  if (b.is_none(args[2]))
+    correction.d = 1;
+  else
+    correction = b.number_of(args[2]);
+  const Tensor out = b.make_dense(node.results);
+  const Tensor mean_out = kMean ? b.make_dense(node.results + 1) : out;
+  Tensor axis_last = with_last_axis(b, in, reduced);
+  const size_t axis = axis_last.dims().size() - 1;
+  if (axis_last.dims().back() > 1 && axis_last.strides().back() != 1) axis_last = b.dense(axis_last);
+  const auto lines = lines_of<2>({axis_last.layout, beside_axis(out, axis_last.layout)}, axis, false);
+  std::vector<StorageId> writes = {out.storage};
+  if (kMean) writes.push_back(mean_out.storage);
+  with_floating(out.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using C = Compute<T>;
+    b.add(kRoot ? "std" : "var", {axis_last.storage}, writes, [=](const Frame& frame) {
+      const RowKernels<T>& kernels = rows().of<T>();
+      const T* x = frame.at<T>(axis_last);
+      T *y = frame.at<T>(out), *m = frame.at<T>(mean_out);
+      const double n = static_cast<double>(lines.n);
+      const double divisor = std::max(0.0, n - frame.as_double(correction));
+      for_lines(frame, lines, 1, [&](const auto& at, int64_t) {
+        const double mean = kernels.sum(x + at[0], lines.n) / n;
+        // The rounding of the mean to C is undone: sum (x - c)^2 = sum (x - mean)^2 + n (mean - c)^2.
+        const C c = static_cast<C>(mean);
+        const double off = mean - static_cast<double>(c);
+        const double squares = kernels.sum_squares(x + at[0], lines.n, c) - n * off * off;
+        const double variance = (squares < 0 ? 0 : squares) / divisor;
+        y[at[1]] = narrow<T>(static_cast<C>(kRoot ? std::sqrt(variance) : variance));
+        if constexpr (kMean) m[at[1]] = narrow<T>(c);
+      });
+    });
+  });
+}
+
+// ---- extremes
+
+// Whether a is to be taken rather than b: larger (smaller), and NaN before all.
+template <bool kMax, class C>
+bool beats(C a, C b) {
+  if constexpr (std::is_floating_point_v<C>) {
+    if (b != b) return false;
+    if (a != a) return true;
+  }
+  return kMax ? a > b : a < b;
+}
+// The first place of the extreme of a line. REQUIRES: n > 0
+template <bool kMax, class T>
+int64_t place_of_extreme(const T* x, int64_t n, int64_t step) {
+  int64_t place = 0;
+  auto best = widen(x[0]);
+  for (int64_t i = 1; i < n; ++i) {
+    const auto v = widen(x[i * step]);
+    if (beats<kMax>(v, best)) best = v, place = i;
+  }
+  return place;
+}
+
+Refusal accept_extreme(const ProgramView& program, const lazyt_node_t& node) {
+  if (toolkit::count_of(program.dims(operand(program, node, 0))) == 0) return refuse_argument("an empty operand");
+  return accept_real(program, node);
+}
+
+template <bool kMax>
+void lower_arg_extreme(Builder& b, const lazyt_node_t& node) {
+  const auto args = b.program.args(node);
+  const Tensor in = tensor_at(b, args[0]);
+  const auto reduced = reduced_dims(listed_dims(b, args[1]), in.dims().size());
+  const Tensor out = b.make_dense(node.results);
+  with_real(in.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    add_reduction<T, int64_t>(b, kMax ? "argmax" : "argmin", in, out, reduced, false, [](int64_t& y, const T* x, int64_t n, int64_t step) {
+      y = place_of_extreme<kMax>(x, n, step);
+    });
+  });
+}
+
+template <bool kMax>
+void lower_extreme_dim(Builder& b, const lazyt_node_t& node) {
+  const auto args = b.program.args(node);
+  const Tensor in = tensor_at(b, args[0]);
+  const size_t rank = in.dims().size();
+  std::vector<bool> reduced(rank, false);
+  if (rank) reduced[axis_at(b.program, node, 1)] = true;
+  const Tensor values = b.make_dense(node.results), places = b.make_dense(node.results + 1);
+  const Tensor x_last = with_last_axis(b, in, reduced);
+  const size_t axis = x_last.dims().size() - 1;
+  const auto lines = lines_of<2>({x_last.layout, beside_axis(values, x_last.layout)}, axis, false);
+  with_real(in.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    b.add(kMax ? "max.dim" : "min.dim", {x_last.storage}, {values.storage, places.storage}, [=](const Frame& frame) {
+      const T* x = frame.at<T>(x_last);
+      T* y = frame.at<T>(values);
+      int64_t* p = frame.at<int64_t>(places);
+      for_lines(frame, lines, 1, [&](const auto& at, int64_t) {
+        const int64_t place = place_of_extreme<kMax>(x + at[0], lines.n, lines.step[0]);
+        y[at[1]] = x[at[0] + place * lines.step[0]];
+        p[at[1]] = place;
+      });
+    });
+  });
+}
+
+void lower_aminmax(Builder& b, const lazyt_node_t& node) {
+  const auto args = b.program.args(node);
+  const Tensor in = tensor_at(b, args[0]);
+  const auto reduced = reduced_dims(listed_dims(b, args[1]), in.dims().size());
+  const Tensor least = b.make_dense(node.results), most = b.make_dense(node.results + 1);
+  const Tensor x_last = with_last_axis(b, in, reduced);
+  const auto lines = lines_of<2>({x_last.layout, beside_axis(least, x_last.layout)}, x_last.dims().size() - 1, false);
+  with_real(in.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    b.add("aminmax", {x_last.storage}, {least.storage, most.storage}, [=](const Frame& frame) {
+      const T* x = frame.at<T>(x_last);
+      T *lo = frame.at<T>(least), *hi = frame.at<T>(most);
+      for_lines(frame, lines, 1, [&](const auto& at, int64_t) {
+        auto low = widen(x[at[0]]), high = low;
+        for (int64_t i = 1; i < lines.n; ++i) {
+          const auto v = widen(x[at[0] + i * lines.step[0]]);
+          if (beats<false>(v, low)) low = v;
+          if (beats<true>(v, high)) high = v;
+        }
+        lo[at[1]] = narrow<T>(low);
+        hi[at[1]] = narrow<T>(high);
+      });
+    });
+  });
+}
+
+// ---- running sums and products
+
+Refusal accept_running(const ProgramView& program, const lazyt_node_t& node) {
+  if (result(program, node, 0).dtype == LAZYT_DTYPE_BOOL) return refuse_dtype(LAZYT_DTYPE_BOOL);
+  return accept_real(program, node);
+}
+
+template <class A>
+struct RunningSum {
+  A total = 0;
+  A operator()(A x) { return total = static_cast<A>(total + x); }
+};
+template <class A>
+struct RunningProduct {
+  A total = 1;
+  A operator()(A x) { return total = static_cast<A>(total * x); }
+};
+template <class A>
+struct RunningLogSumExp {
+  A total = -std::numeric_limits<A>::infinity();
+  A operator()(A x) {
+    const A low = std::min(x, total), high = x != x ? x : total != total ? total : std::max(x, total);
+    // Equal infinities have no difference.
+    total = low != high || std::isfinite(low) ? high + std::log1p(std::exp(low - high)) : x;
+    return total;
+  }
+};
+
+// PyTorch adds in double for floats and in int64 for integers; logcumsumexp computes in the type.
+template <template <class> class Running, bool kExactType>
+void lower_running(Builder& b, const lazyt_node_t& node) {
+  const auto args = b.program.args(node);
+  const size_t axis = axis_at(b.program, node, 1);
+  const uint32_t v = node.results;
+  Tensor in = tensor_at(b, args[0]);
+  if (in.dtype != b.dtype(v)) in = dense_as(b, in, b.dtype(v));
+  const Tensor out = b.make_dense(v);
+  const auto lines = lines_of<2>({in.layout, out.layout}, axis, false);
+  with_real(out.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    if constexpr (!std::is_same_v<T, bool> && (!kExactType || kIsFloat<T>)) {
+      // Unsigned arithmetic wraps as PyTorch's integers do.
+      using A = std::conditional_t<kExactType, Compute<T>, std::conditional_t<kIsFloat<T>, double, uint64_t>>;
+      b.add("running", {in.storage}, {out.storage}, [=](const Frame& frame) {
+        const T* x = frame.at<T>(in);
+        T* y = frame.at<T>(out);
+        for_lines(frame, lines, 1, [&](const auto& at, int64_t) {
+          Running<A> running;
+          for (int64_t i = 0; i < lines.n; ++i)
+            y[at[1] + i * lines.step[1]] = narrow<T>(static_cast<Compute<T>>(running(static_cast<A>(widen(x[at[0] + i * lines.step[0]])))));
+        });
+      });
+    }
+  });
+}
+
+// The latest of equal extremes counts; a NaN stays, the latest NaN's place.
+template <bool kMax>
+void lower_running_extreme(Builder& b, const lazyt_node_t& node) {
+  const auto args = b.program.args(node);
+  const size_t axis = axis_at(b.program, node, 1);
+  const Tensor in = tensor_at(b, args[0]);
+  const Tensor values = b.make_dense(node.results), places = b.make_dense(node.results + 1);
+  const auto lines = lines_of<2>({in.layout, values.layout}, axis, false);
+  with_real(in.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    b.add(kMax ? "cummax" : "cummin", {in.storage}, {values.storage, places.storage}, [=](const Frame& frame) {
+      const T* x = frame.at<T>(in);
+      T* y = frame.at<T>(values);
+      int64_t* p = frame.at<int64_t>(places);
+      for_lines(frame, lines, 1, [&](const auto& at, int64_t) {
+        int64_t place = 0;
+        for (int64_t i = 0; i < lines.n; ++i) {
+          const auto v = widen(x[at[0] + i * lines.step[0]]), best = widen(x[at[0] + place * lines.step[0]]);
+          if (!beats<kMax>(best, v)) place = i;
+          y[at[1] + i * lines.step[1]] = x[at[0] + place * lines.step[0]];
+          p[at[1] + i * lines.step[1]] = place;
+        }
+      });
+    });
+  });
+}
+
+// ---- sorting
+
+// Sorts one line by (value, place): stable, and NaN counts as the largest.
+template <class T>
+struct Sorter {
+  const T* x;
+  int64_t step;
+  bool descending;
+  bool operator()(int64_t a, int64_t b) const {
+    const auto p = widen(x[a * step]), q = widen(x[b * step]);
+    if (descending ? beats<true>(p, q) : larger(q, p)) return true;
+    if (descending ? beats<true>(q, p) : larger(p, q)) return false;
+    return a < b;
+  }
+  template <class C>
+  static bool larger(C p, C q) {
+    return beats<true>(p, q);
+  }
+};
+
+enum class Sorting { kSort, kTopk, kNth, kMedian };
+
+// sort, topk: the first `count` of the sorted line; kthvalue, median: one of them.
+struct SortPlan {
+  Sorting kind;
+  size_t axis;
+  int64_t k;
+  bool descending;
+};
+
+void lower_sorting(Builder& b, const lazyt_node_t& node, const SortPlan& plan) {
+  const Tensor in = tensor_at(b, b.program.args(node)[0]);
+  const Tensor values = b.make_dense(node.results), places = b.make_dense(node.results + 1);
+  Layout axis_in = in.layout, out;
+  const bool reduces = plan.kind == Sorting::kNth || plan.kind == Sorting::kMedian;
+  size_t axis = plan.axis;
+  Tensor x_in = in;
+  if (reduces) {
+    std::vector<bool> reduced(in.dims().size(), false);
+    if (!reduced.empty()) reduced[plan.axis] = true;
+    x_in = with_last_axis(b, in, reduced);
+    axis = x_in.dims().size() - 1;
+    axis_in = x_in.layout;
+    out = beside_axis(values, axis_in);
+  } else {
+    out = values.layout;
+    if (out.rank()) out.dims[axis] = axis_in.dims[axis];  // only counted
+  }
+  const auto lines = lines_of<2>({axis_in, out}, axis, false);
+  const int64_t n = lines.n, k = plan.k;
+  // One run of places for each line: threads share nothing, whatever their number.
+  const Tensor order = b.scratch(LAZYT_DTYPE_INT64, {lines.count() * n});
+  with_real(in.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    b.add("sort", {x_in.storage}, {values.storage, places.storage, order.storage}, [=](const Frame& frame) {
+      const T* x = frame.at<T>(x_in);
+      T* y = frame.at<T>(values);
+      int64_t *p = frame.at<int64_t>(places), *all = frame.at<int64_t>(order);
+      std::array<const Dims*, 2> strides = {&lines.strides[0], &lines.strides[1]};
+      parallel(frame, lines.count(), lines.count() * n * 8, [&](int64_t begin, int64_t end) {
+        Odometer<2> at(lines.dims, strides, begin);
+        for (int64_t line = begin; line < end; ++line, at.next()) {
+          int64_t* own = all + line * n;
+          std::iota(own, own + n, int64_t{0});
+          const T* from = x + at.offsets[0];
+          const Sorter<T> less{from, lines.step[0], plan.descending};
+          auto put = [&](int64_t to, int64_t place) {
+            y[to] = from[place * lines.step[0]];
+            p[to] = place;
+          };
+          if (plan.kind == Sorting::kSort || plan.kind == Sorting::kTopk) {
+            if (k < n && k * 16 < n) {
+              std::partial_sort(own, own + k, own + n, less);
+            } else {
+              if (k < n && k > 0) std::nth_element(own, own + k - 1, own + n, less);
+              std::sort(own, own + k, less);
+            }
+            for (int64_t i = 0; i < k; ++i) put(at.offsets[1] + i * lines.step[1], own[i]);
+          } else {
+            int64_t nth = k;
+            if constexpr (kIsFloat<T>)
+              if (plan.kind == Sorting::kMedian)  // a NaN is the median
+                for (int64_t i = n; i-- > 0;)
+                  if (widen(from[i * lines.step[0]]) != widen(from[i * lines.step[0]])) nth = n - 1;
+            std::nth_element(own, own + nth, own + n, less);
+            int64_t place = own[nth];
+            if (nth != k)  // the first NaN
+              for (int64_t i = n; i-- > 0;)
+                if (widen(from[i * lines.step[0]]) != widen(from[i * lines.step[0]])) place = i;
+            put(at.offsets[1], place);
+          }
+        }
+      });
+    });
+  });
+}
+
+int64_t length_of(Builder& b, const lazyt_node_t& node, size_t axis) {
+  const Dims dims = b.dims(b.value_of(b.program.args(node)[0]));
+  return dims.empty() ? 1 : dims[axis];
+}
+size_t axis_or_last(const ProgramView& program, const lazyt_node_t& node, uint64_t arg) {
+  const int64_t axis = int_at(program, node, arg);
+  const int64_t rank = static_cast<int64_t>(operand(program, node, 0).rank);
+  return static_cast<size_t>(rank == 0 ? 0 : axis < 0 ? axis + rank : axis);
+}
+template <uint64_t kAxis>
+void lower_sort(Builder& b, const lazyt_node_t& node) {
+  const size_t axis = axis_or_last(b.program, node, kAxis);
+  lower_sorting(b, node, {Sorting::kSort, axis, length_of(b, node, axis), b.bool_of(b.program.args(node)[kAxis + 1])});
+}
+void lower_topk(Builder& b, const lazyt_node_t& node) {
+  const auto args = b.program.args(node);
+  lower_sorting(b, node, {Sorting::kTopk, axis_or_last(b.program, node, 2), b.int_of(args[1]), b.bool_of(args[3])});
+}
+void lower_kthvalue(Builder& b, const lazyt_node_t& node) {
+  lower_sorting(b, node, {Sorting::kNth, axis_or_last(b.program, node, 2), b.int_of(b.program.args(node)[1]) - 1, false});
+}
+void lower_median(Builder& b, const lazyt_node_t& node) {
+  const size_t axis = axis_or_last(b.program, node, 1);
+  lower_sorting(b, node, {Sorting::kMedian, axis, (length_of(b, node, axis) - 1) / 2, false});
+}
+Refusal accept_topk(const ProgramView& program, const lazyt_node_t& node) {
+  if (!is_constant(program, program.args(node)[1])) return refuse_argument("a k that changes from run to run");
+  return accept_real(program, node);
+}
+
+}  // namespace
+
+void register_softmax(Register add) {
+  using toolkit::Role;
+  auto opaque = [&](lazyt_op_t op, Accept accept, Lower lower) { add(op, {Role::kOpaque, accept, lower}); };
+  opaque(LAZYT_OP_SOFTMAX, accept_floating, lower_softmax<false>);
+  opaque(LAZYT_OP_LOG_SOFTMAX, accept_floating, lower_softmax<true>);
+  opaque(LAZYT_OP_SOFTMAX_BACKWARD_DATA, accept_floating, lower_softmax_backward<false>);
+  opaque(LAZYT_OP_LOG_SOFTMAX_BACKWARD_DATA, accept_floating, lower_softmax_backward<true>);
+  opaque(LAZYT_OP_LOGSUMEXP, accept_logsumexp, lower_logsumexp);
+  opaque(LAZYT_OP_VAR_CORRECTION, accept_variance, lower_variance<false, false>);
+  opaque(LAZYT_OP_STD_CORRECTION, accept_variance, lower_variance<true, false>);
+  opaque(LAZYT_OP_VAR_MEAN_CORRECTION, accept_variance, lower_variance<false, true>);
+  opaque(LAZYT_OP_ARGMAX, accept_extreme, lower_arg_extreme<true>);
+  opaque(LAZYT_OP_ARGMIN, accept_extreme, lower_arg_extreme<false>);
+  opaque(LAZYT_OP_MAX_DIM, accept_extreme, lower_extreme_dim<true>);
+  opaque(LAZYT_OP_MIN_DIM, accept_extreme, lower_extreme_dim<false>);
+  opaque(LAZYT_OP_AMINMAX, accept_extreme, lower_aminmax);
+  opaque(LAZYT_OP_CUMSUM, accept_running, lower_running<RunningSum, false>);
+  opaque(LAZYT_OP_CUMPROD, accept_running, lower_running<RunningProduct, false>);
+  opaque(LAZYT_OP_LOGCUMSUMEXP, accept_floating, lower_running<RunningLogSumExp, true>);
+  opaque(LAZYT_OP_CUMMAX, accept_real, lower_running_extreme<true>);
+  opaque(LAZYT_OP_CUMMIN, accept_real, lower_running_extreme<false>);
+  opaque(LAZYT_OP_SORT, accept_real, lower_sort<1>);
+  opaque(LAZYT_OP_SORT_STABLE, accept_real, lower_sort<2>);
+  opaque(LAZYT_OP_TOPK, accept_topk, lower_topk);
+  opaque(LAZYT_OP_KTHVALUE, accept_extreme, lower_kthvalue);
+  opaque(LAZYT_OP_MEDIAN_DIM, accept_extreme, lower_median);
+}
+
+}  // namespace lazyt::onednn

@@ -1,0 +1,295 @@
+#include "taps.h"
+
+#include <omp.h>
+
+#include <algorithm>
+
+#include "channels.h"
+#include "dnnl.h"
+#include "half.h"
+
+namespace lazyt::onednn {
+namespace {
+
+// Scratch memory of as many threads as there were when the program was compiled; not more will work.
+struct PerThread {
+  Tensor tensor;
+  int threads;
+  uint64_t bytes;
+
+  std::byte* mine(const Frame& frame) const { return address(frame, tensor) + static_cast<uint64_t>(omp_get_thread_num()) * bytes; }
+};
+
+PerThread per_thread(Builder& b, uint64_t bytes) {
+  const int threads = thread_count();
+  const uint64_t each = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  return {b.scratch(LAZYT_DTYPE_UINT8, {static_cast<int64_t>(each) * threads}), threads, each};
+}
+
+// ---- One row of results. inner: elements that lie together and are treated alike (channels).
+
+template <class T>
+LAZYT_INLINE void add_row(Wide<T>* row, const T* x, Wide<T> weight, int64_t n) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) row[i] += weight * static_cast<Wide<T>>(x[i]);
+}
+
+template <class T>
+LAZYT_INLINE void combine(T* y, const Wide<T>* row, const Taps& w, int64_t inner, Wide<T> divisor) {
+  for (int64_t o = 0; o < w.outputs(); ++o) {
+    const Wide<T> d = w.divisor.empty() ? divisor : divisor * static_cast<Wide<T>>(w.divisor[o]);
+    const int32_t first = w.begin[o], last = w.begin[o + 1];
+    if (inner == 1) {
+      Wide<T> sum = 0;
+      for (int32_t t = first; t < last; ++t) sum += static_cast<Wide<T>>(w.weight[t]) * row[w.index[t]];
+      y[o] = static_cast<T>(sum / d);
+      continue;
+    }
+    for (int64_t c0 = 0; c0 < inner; c0 += 64) {
+      Wide<T> sums[64] = {};
+      const int64_t n = std::min<int64_t>(64, inner - c0);
+      for (int32_t t = first; t < last; ++t) {
+        const Wide<T>* at = row + w.index[t] * inner + c0;
+        const auto weight = static_cast<Wide<T>>(w.weight[t]);
+#pragma omp simd
+        for (int64_t c = 0; c < n; ++c) sums[c] += weight * at[c];
+      }
+#pragma omp simd
+      for (int64_t c = 0; c < n; ++c) y[o * inner + c0 + c] = static_cast<T>(sums[c] / d);
+    }
+  }
+}
+
+// Keeps the larger of best and x; of equals the first, and the last NaN.
+template <class T>
+LAZYT_INLINE void max_row(Wide<T>* best, int32_t* which, const T* x, int32_t row, int64_t n) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) {
+    const auto v = static_cast<Wide<T>>(x[i]);
+    const bool larger = v > best[i] || v != v;
+    best[i] = larger ? v : best[i];
+    which[i] = larger ? row : which[i];
+  }
+}
+
+// best and which: of each column, the row of its largest. Columns are compared as PyTorch compares elements row by row.
+template <class T>
+LAZYT_INLINE void max_columns(T* y, int64_t* index, const Wide<T>* best, const int32_t* which, const Taps& w, int64_t inner) {
+  const auto width = static_cast<int32_t>(w.inputs);
+  for (int64_t o = 0; o < w.outputs(); ++o) {
+    for (int64_t c0 = 0; c0 < inner; c0 += 64) {
+      Wide<T> value[64];
+      int32_t at[64];
+      const int64_t n = std::min<int64_t>(64, inner - c0);
+      const int32_t first = w.index[w.begin[o]];
+      for (int64_t c = 0; c < n; ++c) value[c] = best[first * inner + c0 + c];
+      for (int64_t c = 0; c < n; ++c) at[c] = which[first * inner + c0 + c] * width + first;
+      for (int32_t t = w.begin[o] + 1; t < w.begin[o + 1]; ++t) {
+        const int32_t i = w.index[t];
+        const Wide<T>* v = best + i * inner + c0;
+        const int32_t* r = which + i * inner + c0;
+#pragma omp simd
+        for (int64_t c = 0; c < n; ++c) {
+          const int32_t flat = r[c] * width + i;
+          const bool is_nan = v[c] != v[c], was_nan = value[c] != value[c];
+          const bool larger = v[c] > value[c] || (v[c] == value[c] && flat < at[c]) || (is_nan && (!was_nan || flat > at[c]));
+          value[c] = larger ? v[c] : value[c];
+          at[c] = larger ? flat : at[c];
+        }
+      }
+      for (int64_t c = 0; c < n; ++c) y[o * inner + c0 + c] = static_cast<T>(value[c]);
+      for (int64_t c = 0; c < n; ++c) index[o * inner + c0 + c] = at[c];
+    }
+  }
+}
+
+// x += the gradients of one row of results that name elements of this row of the operand, which begins at `base`.
+template <class T>
+LAZYT_INLINE void gather_row(Wide<T>* x, const T* y, const int64_t* index, const Taps& back, int64_t base, int64_t inner) {
+  for (int64_t i = 0; i < back.outputs(); ++i) {
+    Wide<T>* to = x + i * inner;
+    const int64_t mine = base + i;
+    for (int32_t t = back.begin[i]; t < back.begin[i + 1]; ++t) {
+      const T* from = y + back.index[t] * inner;
+      const int64_t* named = index + back.index[t] * inner;
+#pragma omp simd
+      for (int64_t c = 0; c < inner; ++c) to[c] += named[c] == mine ? static_cast<Wide<T>>(from[c]) : Wide<T>(0);
+    }
+  }
+}
+
+#define LAZYT_ROWS(T)                                                                                               \
+  LAZYT_CLONES void add_row_of(Wide<T>* r, const T* x, Wide<T> w, int64_t n) { add_row(r, x, w, n); }                 \
+  LAZYT_CLONES void combine_of(T* y, const Wide<T>* r, const Taps& w, int64_t i, Wide<T> d) { combine(y, r, w, i, d); } \
+  LAZYT_CLONES void max_row_of(Wide<T>* b, int32_t* w, const T* x, int32_t r, int64_t n) { max_row(b, w, x, r, n); }    \
+  LAZYT_CLONES void max_columns_of(T* y, int64_t* x, const Wide<T>* b, const int32_t* w, const Taps& t, int64_t i) {   \
+    max_columns(y, x, b, w, t, i);                                                                                    \
+  }                                                                                                                   \
+  LAZYT_CLONES void gather_row_of(Wide<T>* x, const T* y, const int64_t* i, const Taps& b, int64_t base, int64_t n) {   \
+    gather_row(x, y, i, b, base, n);                                                                                   \
+  }
+LAZYT_ROWS(float)
+LAZYT_ROWS(double)
+LAZYT_ROWS(Half)
+LAZYT_ROWS(Bf16)
+#undef LAZYT_ROWS
+
+// Calls f(volume, d, h) for every row of results, in parallel.
+template <class F>
+void for_each_row(int threads, int64_t outer, const Axes& axes, int64_t work_per_row, F&& f) {
+  const int64_t depth = axes[0].outputs(), height = axes[1].outputs();
+#pragma omp parallel for collapse(3) num_threads(threads) if (threads > 1 && outer * depth * height * work_per_row > 1 << 15)
+  for (int64_t n = 0; n < outer; ++n)
+    for (int64_t d = 0; d < depth; ++d)
+      for (int64_t h = 0; h < height; ++h) f(n, d, h);
+}
+
+}  // namespace
+
+Taps Taps::one() {
+  Taps taps;
+  taps.add(0, 1);
+  taps.end_output();
+  return taps;
+}
+
+Taps Taps::transposed() const {
+  std::vector<std::vector<std::pair<int64_t, double>>> lists(static_cast<size_t>(inputs));
+  for (int64_t o = 0; o < outputs(); ++o)
+    for (int32_t t = begin[o]; t < begin[o + 1]; ++t)
+      lists[static_cast<size_t>(index[t])].emplace_back(o, divisor.empty() ? weight[t] : weight[t] / divisor[o]);
+  Taps out;
+  out.inputs = outputs();
+  for (const auto& list : lists) {
+    for (const auto& [o, w] : list) out.add(o, w);
+    out.end_output();
+  }
+  return out;
+}
+
+Tensor with_five_dims(const Tensor& t, size_t axes) {
+  Dims dims = t.dims(), strides = t.strides();
+  if (dims.size() == axes + 1) {
+    strides.insert(strides.begin(), dims[0] * strides[0]);
+    dims.insert(dims.begin(), 1);
+  }
+  while (dims.size() < 5) {
+    strides.insert(strides.begin() + 2, dims[2] * strides[2]);
+    dims.insert(dims.begin() + 2, 1);
+  }
+  return reshaped(t, dims, strides);
+}
+
+Volumes volumes_of(Builder& b, const Tensor& t, size_t axes) {
+  const Tensor five = with_five_dims(t, axes);
+  if (five.layout.is_dense()) return {five, false};
+  if (is_channels_last(five)) return {five, true};
+  return {with_five_dims(b.dense(t), axes), false};
+}
+
+Volumes volumes_of(Builder& b, const Tensor& t, size_t axes, bool last) {
+  if (!last) return {with_five_dims(b.dense(t), axes), false};
+  return {as_channels_last(b, with_five_dims(t, axes), t.dtype), true};
+}
+
+Volumes make_volumes(Builder& b, uint32_t v, size_t axes, bool last) {
+  if (!last) return {with_five_dims(b.make_dense(v), axes), false};
+  const Dims dims = b.dims(v);
+  const Tensor shape = with_five_dims({0, b.dtype(v), Layout::dense(dims)}, axes);
+  Dims strides = channels_last(shape.dims());
+  strides.erase(strides.begin() + 2, strides.begin() + 2 + static_cast<std::ptrdiff_t>(3 - axes));
+  if (dims.size() == axes + 1) strides.erase(strides.begin());
+  return {with_five_dims(b.make(v, strides), axes), true};
+}
+
+void add_resample(Builder& b, const char* name, const Volumes& x, const Volumes& y, Axes axes) {
+  if (y.tensor.count() == 0) return;
+  const int64_t inner = x.inner(), row = axes[2].inputs * inner;
+  const PerThread rows = per_thread(b, static_cast<uint64_t>(row) * sizeof(double));
+  b.add(name, {x.tensor.storage}, {y.tensor.storage, rows.tensor.storage}, [=, axes = std::move(axes), outer = x.outer()](const Frame& frame) {
+    with_float(y.tensor.dtype, [&](auto* type) {
+      using T = std::remove_pointer_t<decltype(type)>;
+      const T* from = frame.at<T>(x.tensor);
+      T* to = frame.at<T>(y.tensor);
+      const auto& [ad, ah, aw] = axes;
+      for_each_row(std::min(frame.threads, rows.threads), outer, axes, row, [&](int64_t n, int64_t d, int64_t h) {
+        auto* sums = reinterpret_cast<Wide<T>*>(rows.mine(frame));
+        std::fill_n(sums, row, Wide<T>(0));
+        for (int32_t i = ad.begin[d]; i < ad.begin[d + 1]; ++i)
+          for (int32_t j = ah.begin[h]; j < ah.begin[h + 1]; ++j)
+            add_row_of(sums, from + ((n * ad.inputs + ad.index[i]) * ah.inputs + ah.index[j]) * row,
+                       static_cast<Wide<T>>(ad.weight[i] * ah.weight[j]), row);
+        const double divisor = (ad.divisor.empty() ? 1 : ad.divisor[d]) * (ah.divisor.empty() ? 1 : ah.divisor[h]);
+        combine_of(to + ((n * ad.outputs() + d) * ah.outputs() + h) * aw.outputs() * inner, sums, aw, inner, static_cast<Wide<T>>(divisor));
+      });
+    });
+  });
+}
+
+void add_max_pool(Builder& b, const Volumes& x, const Volumes& y, const Volumes& index, Axes axes) {
+  if (y.tensor.count() == 0) return;
+  const int64_t inner = x.inner(), row = axes[2].inputs * inner;
+  const PerThread rows = per_thread(b, static_cast<uint64_t>(row) * (sizeof(double) + sizeof(int32_t)));
+  b.add("max pool", {x.tensor.storage}, {y.tensor.storage, index.tensor.storage, rows.tensor.storage},
+        [=, axes = std::move(axes), outer = x.outer()](const Frame& frame) {
+    with_float(y.tensor.dtype, [&](auto* type) {
+      using T = std::remove_pointer_t<decltype(type)>;
+      const T* from = frame.at<T>(x.tensor);
+      T* to = frame.at<T>(y.tensor);
+      auto* named = frame.at<int64_t>(index.tensor);
+      const auto& [ad, ah, aw] = axes;
+      for_each_row(std::min(frame.threads, rows.threads), outer, axes, row, [&](int64_t n, int64_t d, int64_t h) {
+        auto* best = reinterpret_cast<Wide<T>*>(rows.mine(frame));
+        auto* which = reinterpret_cast<int32_t*>(best + row);
+        bool first = true;
+        for (int32_t i = ad.begin[d]; i < ad.begin[d + 1]; ++i) {
+          for (int32_t j = ah.begin[h]; j < ah.begin[h + 1]; ++j) {
+            const auto at = static_cast<int32_t>(ad.index[i] * ah.inputs + ah.index[j]);
+            const T* line = from + (n * ad.inputs * ah.inputs + at) * row;
+            if (first) {
+              for (int64_t k = 0; k < row; ++k) best[k] = static_cast<Wide<T>>(line[k]);
+              std::fill_n(which, row, at);
+            } else {
+              max_row_of(best, which, line, at, row);
+            }
+            first = false;
+          }
+        }
+        const int64_t out = ((n * ad.outputs() + d) * ah.outputs() + h) * aw.outputs() * inner;
+        max_columns_of(to + out, named + out, best, which, aw, inner);
+      });
+    });
+  });
+}
+
+void add_max_pool_backward(Builder& b, const Volumes& y, const Volumes& index, const Volumes& x, const Axes& axes) {
+  if (x.tensor.count() == 0) return;
+  Axes back{axes[0].transposed(), axes[1].transposed(), axes[2].transposed()};
+  const int64_t inner = x.inner(), row = axes[2].inputs * inner;
+  const PerThread rows = per_thread(b, static_cast<uint64_t>(row) * sizeof(double));
+  b.add("max pool backward", {y.tensor.storage, index.tensor.storage}, {x.tensor.storage, rows.tensor.storage},
+        [=, back = std::move(back), outer = x.outer()](const Frame& frame) {
+    with_float(x.tensor.dtype, [&](auto* type) {
+      using T = std::remove_pointer_t<decltype(type)>;
+      const T* from = frame.at<T>(y.tensor);
+      const auto* named = frame.at<int64_t>(index.tensor);
+      T* to = frame.at<T>(x.tensor);
+      const auto& [bd, bh, bw] = back;
+      for_each_row(std::min(frame.threads, rows.threads), outer, back, row, [&](int64_t n, int64_t d, int64_t h) {
+        auto* sums = reinterpret_cast<Wide<T>*>(rows.mine(frame));
+        std::fill_n(sums, row, Wide<T>(0));
+        const int64_t base = (d * bh.outputs() + h) * bw.outputs();
+        for (int32_t i = bd.begin[d]; i < bd.begin[d + 1]; ++i) {
+          for (int32_t j = bh.begin[h]; j < bh.begin[h + 1]; ++j) {
+            const int64_t at = ((n * bd.inputs + bd.index[i]) * bh.inputs + bh.index[j]) * bw.inputs * inner;
+            gather_row_of(sums, from + at, named + at, bw, base, inner);
+          }
+        }
+        T* line = to + ((n * bd.outputs() + d) * bh.outputs() + h) * row;
+        for (int64_t k = 0; k < row; ++k) line[k] = static_cast<T>(sums[k]);
+      });
+    });
+  });
+}
+
+}  // namespace lazyt::onednn

@@ -1,0 +1,52 @@
+// The register machine for f32 code: eight vector registers hold a tile of elements and are handed from instruction
+// to instruction; each instruction ends in a jump to the next. What is used twice lies in a slot in the first-level
+// cache. Instructions read one running value and up to two operands.
+//
+// Compiled for each instruction set like the vector machine (vm.h), of which it runs the f32 part.
+#pragma once
+
+#include <cstdint>
+
+namespace lazyt::onednn::tile {
+
+inline constexpr int kMaxTile = 128;  // elements of the largest tile (AVX-512)
+
+enum class Op : uint8_t {
+  kEnd,
+  kLoad,     // acc = A
+  kLoadU8,   // acc = A, of bytes 0 and 1
+  kStore,    // A = acc
+  kStoreU8,  // A = acc, as bytes
+  kAdd, kSub, kSubFrom, kMul, kDiv, kDivInto, kMax, kMin,  // acc op A; kSubFrom: A - acc; kDivInto: A / acc
+  kFma,      // acc * A + B
+  kFmaAdd,   // A * B + acc
+  kEq, kNe, kLt, kLe, kGt, kGe,  // acc op A, 1 or 0
+  kSelect,   // acc != 0 ? A : B
+  kSquare, kNeg, kAbs, kSqrt, kRsqrt, kReciprocal, kExp, kExpm1, kLog, kLog1p, kTanh, kSigmoid, kErf, kSign, kNot, kIsNan,
+  kToBool,   // acc != 0
+  kFloor, kCeil, kRound, kTrunc,
+  kCount
+};
+
+// An array that runs with the index (mask -1), or one tile for all (mask 0): a slot, a broadcast number.
+struct Operand {
+  void* base;
+  int64_t mask;
+};
+
+struct Instruction {
+  const void* function;
+  uint16_t a, b;
+};
+
+struct Machine {
+  int tile;  // elements
+  const void* functions[static_cast<int>(Op::kCount)];
+  // Runs the code (ended by kEnd) for tiles at 0, tile, 2 * tile, ... below n. n is a multiple of the tile.
+  void (*run)(const Instruction* code, const Operand* operands, int64_t n);
+};
+
+// In step with vm::table().
+const Machine& machine();
+
+}  // namespace lazyt::onednn::tile

@@ -1,0 +1,212 @@
+#include "tile_code.h"
+
+namespace lazyt::onednn::tile {
+namespace {
+
+using vm::Type;
+
+// The forms of an operation on two operands, by which of them the machine holds.
+struct Binary {
+  Op held_first, held_second;
+};
+
+std::optional<Binary> binary(vm::Op op, bool boolean) {
+  switch (op) {
+    case vm::Op::kAdd: return Binary{Op::kAdd, Op::kAdd};
+    case vm::Op::kSub: return Binary{Op::kSub, Op::kSubFrom};
+    case vm::Op::kMul: return Binary{Op::kMul, Op::kMul};
+    case vm::Op::kDiv: return Binary{Op::kDiv, Op::kDivInto};
+    case vm::Op::kMax: return Binary{Op::kMax, Op::kMax};
+    case vm::Op::kMin: return Binary{Op::kMin, Op::kMin};
+    case vm::Op::kEq: return Binary{Op::kEq, Op::kEq};
+    case vm::Op::kNe: return Binary{Op::kNe, Op::kNe};
+    case vm::Op::kLt: return Binary{Op::kLt, Op::kGt};
+    case vm::Op::kLe: return Binary{Op::kLe, Op::kGe};
+    case vm::Op::kGt: return Binary{Op::kGt, Op::kLt};
+    case vm::Op::kGe: return Binary{Op::kGe, Op::kLe};
+    case vm::Op::kAnd: return boolean ? std::optional(Binary{Op::kMul, Op::kMul}) : std::nullopt;
+    case vm::Op::kOr: return boolean ? std::optional(Binary{Op::kMax, Op::kMax}) : std::nullopt;
+    case vm::Op::kXor: return boolean ? std::optional(Binary{Op::kNe, Op::kNe}) : std::nullopt;
+    default: return std::nullopt;
+  }
+}
+
+std::optional<Op> unary(vm::Op op, bool boolean) {
+  switch (op) {
+    case vm::Op::kNeg: return Op::kNeg;
+    case vm::Op::kAbs: return Op::kAbs;
+    case vm::Op::kSign: return Op::kSign;
+    case vm::Op::kSqrt: return Op::kSqrt;
+    case vm::Op::kRsqrt: return Op::kRsqrt;
+    case vm::Op::kReciprocal: return Op::kReciprocal;
+    case vm::Op::kExp: return Op::kExp;
+    case vm::Op::kExpm1: return Op::kExpm1;
+    case vm::Op::kLog: return Op::kLog;
+    case vm::Op::kLog1p: return Op::kLog1p;
+    case vm::Op::kTanh: return Op::kTanh;
+    case vm::Op::kSigmoid: return Op::kSigmoid;
+    case vm::Op::kErf: return Op::kErf;
+    case vm::Op::kFloor: return Op::kFloor;
+    case vm::Op::kCeil: return Op::kCeil;
+    case vm::Op::kRound: return Op::kRound;
+    case vm::Op::kTrunc: return Op::kTrunc;
+    case vm::Op::kIsNan: return Op::kIsNan;
+    case vm::Op::kNot: return boolean ? std::optional(Op::kNot) : std::nullopt;
+    default: return std::nullopt;
+  }
+}
+
+class Compiler {
+ public:
+  explicit Compiler(const Source& s) : s_(s), uses_(s.registers.size(), 0), last_(s.registers.size(), 0), where_(s.registers.size(), kNone) {}
+
+  std::optional<Code> run() {
+    for (const Source::Register& r : s_.registers)
+      if (r.type != Type::kF32 && r.type != Type::kBool) return std::nullopt;
+    for (size_t k = 0; k < s_.code.size(); ++k)
+      for (uint16_t r : {s_.code[k].a, s_.code[k].b, s_.code[k].c})
+        if (r != kNone) uses_[r]++, last_[r] = k;
+    for (uint16_t r = 0; r < s_.registers.size(); ++r) {
+      const Source::Register& reg = s_.registers[r];
+      if (!reg.made_outside) continue;
+      const uint16_t memory = operand({false, r, reg.running, false});
+      if (reg.type == Type::kF32) {
+        where_[r] = memory;
+      } else if (uses_[r]) {
+        add(Op::kLoadU8, memory);
+        spill(r);
+      }
+    }
+    held_ = kNone;
+    for (size_t k = 0; k < s_.code.size(); ++k) {
+      if (!instruction(s_.code[k])) return std::nullopt;
+      finish(k);
+    }
+    add(Op::kEnd);
+    return std::move(out_);
+  }
+
+ private:
+  uint16_t operand(Code::Operand o) {
+    out_.operands.push_back(o);
+    return static_cast<uint16_t>(out_.operands.size() - 1);
+  }
+  void add(Op op, uint16_t a = 0, uint16_t b = 0) {
+    out_.code.push_back({machine().functions[static_cast<int>(op)], a, b});
+  }
+  // The running value, register r, also in a scratch tile.
+  void spill(uint16_t r) {
+    uint16_t tile;
+    if (free_.empty()) {
+      tile = out_.scratch_tiles++;
+    } else {
+      tile = free_.back();
+      free_.pop_back();
+    }
+    where_[r] = operand({true, tile, false, true});
+    add(Op::kStore, where_[r]);
+  }
+  void hold(uint16_t r) {
+    if (held_ == r) return;
+    add(Op::kLoad, where_[r]);
+    held_ = r;
+  }
+  bool in_memory(uint16_t r) const { return where_[r] != kNone; }
+
+  bool instruction(const Source::Instruction& i) {
+    if (i.kind == Source::Kind::kOther) return false;
+    const bool boolean = s_.registers[i.a].type == Type::kBool;
+    if (i.kind == Source::Kind::kCast) {
+      hold(i.a);
+      if (!boolean && s_.registers[i.out].type == Type::kBool) add(Op::kToBool);
+      return true;  // a bool is 0 or 1 as f32 already
+    }
+    if (i.op == vm::Op::kMove) {
+      hold(i.a);
+      return true;
+    }
+    if (i.op == vm::Op::kWhere) {
+      hold(i.a);
+      if (!in_memory(i.b) || !in_memory(i.c)) return false;
+      add(Op::kSelect, where_[i.b], where_[i.c]);
+      return true;
+    }
+    if (i.op == vm::Op::kFma) {
+      if (held_ == i.c && in_memory(i.a) && in_memory(i.b)) {
+        add(Op::kFmaAdd, where_[i.a], where_[i.b]);
+      } else if (held_ == i.b && in_memory(i.a) && in_memory(i.c)) {
+        add(Op::kFma, where_[i.a], where_[i.c]);
+      } else {
+        if (!in_memory(i.b) || !in_memory(i.c)) return false;
+        hold(i.a);
+        add(Op::kFma, where_[i.b], where_[i.c]);
+      }
+      return true;
+    }
+    if (i.b != kNone) {
+      const auto forms = binary(i.op, boolean);
+      if (!forms) return false;
+      if (i.a == i.b && i.op == vm::Op::kMul) {
+        hold(i.a);
+        add(Op::kSquare);
+        return true;
+      }
+      if (held_ == i.b && held_ != i.a && in_memory(i.a)) {
+        add(forms->held_second, where_[i.a]);
+        return true;
+      }
+      if (!in_memory(i.b)) return false;
+      hold(i.a);
+      add(forms->held_first, where_[i.b]);
+      return true;
+    }
+    const auto op = unary(i.op, boolean);
+    if (!op) return false;
+    hold(i.a);
+    add(*op);
+    return true;
+  }
+
+  // Whether instruction i can take r as the running value and needs it nowhere else.
+  static bool takes(const Source::Instruction& i, uint16_t r) {
+    const int times = (i.a == r) + (i.b == r) + (i.c == r);
+    if (i.kind == Source::Kind::kOp && i.op == vm::Op::kMul && i.a == r && i.b == r) return true;
+    if (times != 1) return false;
+    return i.a == r || (i.kind == Source::Kind::kOp && i.op != vm::Op::kWhere);
+  }
+
+  // The instruction's result is the running value; it goes to memory unless the next instruction alone takes it.
+  void finish(size_t k) {
+    const Source::Instruction& i = s_.code[k];
+    held_ = i.out;
+    const Source::Register& reg = s_.registers[i.out];
+    const bool next_only = last_[i.out] == k + 1 && k + 1 < s_.code.size() && takes(s_.code[k + 1], i.out);
+    if (reg.kept) {
+      const uint16_t memory = operand({false, i.out, true, true});
+      add(reg.type == Type::kBool ? Op::kStoreU8 : Op::kStore, memory);
+      if (reg.type == Type::kF32) where_[i.out] = memory;
+    }
+    if (uses_[i.out] && !next_only && !in_memory(i.out)) spill(i.out);
+    // Tiles of registers whose last reader this was.
+    for (uint16_t r : {i.a, i.b, i.c}) {
+      if (r == kNone || last_[r] != k || !in_memory(r) || freed(r)) continue;
+      const Code::Operand& o = out_.operands[where_[r]];
+      if (o.scratch) free_.push_back(o.index), where_[r] = kNone;
+    }
+  }
+  bool freed(uint16_t r) const { return where_[r] == kNone; }
+
+  const Source& s_;
+  Code out_;
+  std::vector<uint32_t> uses_;
+  std::vector<size_t> last_;
+  std::vector<uint16_t> where_;  // operand that holds a register
+  std::vector<uint16_t> free_;   // scratch tiles
+  uint16_t held_ = kNone;        // register that the machine holds
+};
+
+}  // namespace
+
+std::optional<Code> compile(const Source& source) { return Compiler(source).run(); }
+
+}  // namespace lazyt::onednn::tile

@@ -1,0 +1,47 @@
+// From a fused kernel's instructions to code of the register machine (tile.h).
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "tile.h"
+#include "vm.h"
+
+namespace lazyt::onednn::tile {
+
+inline constexpr uint16_t kNone = UINT16_MAX;
+
+// What the code is made from: the vector machine's view of a kernel.
+struct Source {
+  enum class Kind : uint8_t { kOp, kCast, kOther };
+  struct Instruction {
+    Kind kind;
+    vm::Op op;
+    uint16_t out, a, b, c;
+  };
+  struct Register {
+    vm::Type type;
+    bool made_outside;  // a load, a number: in memory before the code runs
+    bool running;       // of those: an element for each index, not one for all
+    bool kept;          // wanted in memory after the code ran: a result
+  };
+  std::vector<Instruction> code;
+  std::vector<Register> registers;
+};
+
+struct Code {
+  struct Operand {
+    bool scratch;    // a tile of the code's own, number `index`; else the memory of register `index`
+    uint16_t index;
+    bool running;
+    bool written;
+  };
+  std::vector<Instruction> code;
+  std::vector<Operand> operands;
+  uint16_t scratch_tiles = 0;
+};
+
+// Nothing when some instruction or type has no form here.
+std::optional<Code> compile(const Source& source);
+
+}  // namespace lazyt::onednn::tile

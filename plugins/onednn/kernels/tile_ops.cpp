@@ -1,0 +1,216 @@
+// Compiled once for each instruction set, with LAZYT_TILE_MACHINE naming what it defines.
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "tile.h"
+#include "vm_math.h"
+
+namespace lazyt::onednn::vm {
+namespace {
+namespace math {
+
+#if defined(__AVX512F__)
+constexpr int kWidth = 16;
+#elif defined(__AVX2__)
+constexpr int kWidth = 8;
+#else
+constexpr int kWidth = 4;
+#endif
+using V = float __attribute__((vector_size(kWidth * 4)));
+using VI = int32_t __attribute__((vector_size(kWidth * 4)));
+
+template <>
+struct Lanes<V> {
+  using I = VI;
+  static V select(I c, V a, V b) { return c ? a : b; }
+  static I to_int(V x) { return __builtin_convertvector(x, VI); }
+  static V to_float(I x) { return __builtin_convertvector(x, V); }
+};
+
+}  // namespace math
+}  // namespace
+}  // namespace lazyt::onednn::vm
+
+namespace lazyt::onednn::tile {
+namespace {
+
+namespace math = vm::math;
+using math::kWidth;
+using math::V;
+using math::VI;
+constexpr int kTile = 8 * kWidth;
+
+using Next = void (*)(const Instruction* ip, const Operand* in, int64_t i, V v0, V v1, V v2, V v3, V v4, V v5, V v6, V v7);
+
+V load(const float* p) {
+  V v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
+void store(float* p, V v) { std::memcpy(p, &v, sizeof v); }
+V truth(VI c) { return c ? V{} + 1.0f : V{}; }
+
+const float* at(const Operand& o, int64_t i) { return static_cast<const float*>(o.base) + (i & o.mask); }
+
+template <Op op>
+V apply(V x) {
+  if constexpr (op == Op::kSquare) return x * x;
+  if constexpr (op == Op::kNeg) return -x;
+  if constexpr (op == Op::kAbs) return math::abs<V>(x);
+  if constexpr (op == Op::kSqrt || op == Op::kRsqrt) {
+    V y;
+    for (int j = 0; j < kWidth; ++j) y[j] = std::sqrt(x[j]);
+    return op == Op::kSqrt ? y : 1.0f / y;
+  }
+  if constexpr (op == Op::kReciprocal) return 1.0f / x;
+  if constexpr (op == Op::kExp) return math::exp<V>(x);
+  if constexpr (op == Op::kExpm1) return math::expm1<V>(x);
+  if constexpr (op == Op::kLog) return math::log<V>(x);
+  if constexpr (op == Op::kLog1p) return math::log1p<V>(x);
+  if constexpr (op == Op::kTanh) return math::tanh<V>(x);
+  if constexpr (op == Op::kSigmoid) return math::sigmoid<V>(x);
+  if constexpr (op == Op::kErf) return math::erf<V>(x);
+  if constexpr (op == Op::kSign) return truth(x > 0.0f) - truth(x < 0.0f);
+  if constexpr (op == Op::kNot) return truth(x == 0.0f);
+  if constexpr (op == Op::kIsNan) return truth(x != x);
+  if constexpr (op == Op::kToBool) return truth(x != 0.0f);
+  if constexpr (op == Op::kFloor || op == Op::kCeil || op == Op::kRound || op == Op::kTrunc) {
+    V y;
+    for (int j = 0; j < kWidth; ++j) {
+      const float f = x[j];
+      y[j] = op == Op::kFloor ? std::floor(f) : op == Op::kCeil ? std::ceil(f) : op == Op::kRound ? std::nearbyint(f) : std::trunc(f);
+    }
+    return y;
+  }
+}
+
+template <Op op>
+V apply(V x, V a) {
+  if constexpr (op == Op::kAdd) return x + a;
+  if constexpr (op == Op::kSub) return x - a;
+  if constexpr (op == Op::kSubFrom) return a - x;
+  if constexpr (op == Op::kMul) return x * a;
+  if constexpr (op == Op::kDiv) return x / a;
+  if constexpr (op == Op::kDivInto) return a / x;
+  // A NaN on either side is the result.
+  if constexpr (op == Op::kMax) return ((x > a) | (x != x)) ? x : a;
+  if constexpr (op == Op::kMin) return ((x < a) | (x != x)) ? x : a;
+  if constexpr (op == Op::kEq) return truth(x == a);
+  if constexpr (op == Op::kNe) return truth(x != a);
+  if constexpr (op == Op::kLt) return truth(x < a);
+  if constexpr (op == Op::kLe) return truth(x <= a);
+  if constexpr (op == Op::kGt) return truth(x > a);
+  if constexpr (op == Op::kGe) return truth(x >= a);
+}
+
+V fused(V x, V a, V c) {
+#ifdef __FMA__
+  V y;
+  for (int j = 0; j < kWidth; ++j) y[j] = __builtin_fmaf(x[j], a[j], c[j]);
+  return y;
+#else
+  return x * a + c;
+#endif
+}
+
+#define ARGUMENTS const Instruction *ip, const Operand *in, int64_t i, V v0, V v1, V v2, V v3, V v4, V v5, V v6, V v7
+#define NEXT return reinterpret_cast<Next>(ip[1].function)(ip + 1, in, i, v0, v1, v2, v3, v4, v5, v6, v7)
+#define EACH(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
+
+void run_end(const Instruction*, const Operand*, int64_t, V, V, V, V, V, V, V, V) {}
+
+void run_load(ARGUMENTS) {
+  const float* a = at(in[ip->a], i);
+#define STEP(k) v##k = load(a + k * kWidth);
+  EACH(STEP)
+#undef STEP
+  NEXT;
+}
+void run_load_u8(ARGUMENTS) {
+  const uint8_t* a = static_cast<const uint8_t*>(in[ip->a].base) + (i & in[ip->a].mask);
+#define STEP(k) \
+  for (int j = 0; j < kWidth; ++j) v##k[j] = static_cast<float>(a[k * kWidth + j]);
+  EACH(STEP)
+#undef STEP
+  NEXT;
+}
+void run_store(ARGUMENTS) {
+  float* a = const_cast<float*>(at(in[ip->a], i));
+#define STEP(k) store(a + k * kWidth, v##k);
+  EACH(STEP)
+#undef STEP
+  NEXT;
+}
+void run_store_u8(ARGUMENTS) {
+  uint8_t* a = static_cast<uint8_t*>(in[ip->a].base) + (i & in[ip->a].mask);
+#define STEP(k) \
+  for (int j = 0; j < kWidth; ++j) a[k * kWidth + j] = static_cast<uint8_t>(v##k[j]);
+  EACH(STEP)
+#undef STEP
+  NEXT;
+}
+template <Op op>
+void run_unary(ARGUMENTS) {
+#define STEP(k) v##k = apply<op>(v##k);
+  EACH(STEP)
+#undef STEP
+  NEXT;
+}
+template <Op op>
+void run_binary(ARGUMENTS) {
+  const float* a = at(in[ip->a], i);
+#define STEP(k) v##k = apply<op>(v##k, load(a + k * kWidth));
+  EACH(STEP)
+#undef STEP
+  NEXT;
+}
+template <Op op>
+void run_ternary(ARGUMENTS) {
+  const float *a = at(in[ip->a], i), *b = at(in[ip->b], i);
+#define STEP(k)                                                                                               \
+  {                                                                                                           \
+    const V p = load(a + k * kWidth), q = load(b + k * kWidth);                                               \
+    v##k = op == Op::kFma ? fused(v##k, p, q) : op == Op::kFmaAdd ? fused(p, q, v##k) : v##k != 0.0f ? p : q; \
+  }
+  EACH(STEP)
+#undef STEP
+  NEXT;
+}
+
+void run(const Instruction* code, const Operand* operands, int64_t n) {
+  const V z{};
+  for (int64_t i = 0; i < n; i += kTile) reinterpret_cast<Next>(code[0].function)(code, operands, i, z, z, z, z, z, z, z, z);
+}
+
+Machine make() {
+  Machine m{};
+  m.tile = kTile;
+  m.run = run;
+  auto set = [&](Op op, Next f) { m.functions[static_cast<int>(op)] = reinterpret_cast<const void*>(f); };
+  set(Op::kEnd, run_end);
+  set(Op::kLoad, run_load);
+  set(Op::kLoadU8, run_load_u8);
+  set(Op::kStore, run_store);
+  set(Op::kStoreU8, run_store_u8);
+#define BINARY(op) set(Op::op, run_binary<Op::op>);
+#define UNARY(op) set(Op::op, run_unary<Op::op>);
+#define TERNARY(op) set(Op::op, run_ternary<Op::op>);
+  BINARY(kAdd) BINARY(kSub) BINARY(kSubFrom) BINARY(kMul) BINARY(kDiv) BINARY(kDivInto) BINARY(kMax) BINARY(kMin)
+  BINARY(kEq) BINARY(kNe) BINARY(kLt) BINARY(kLe) BINARY(kGt) BINARY(kGe)
+  TERNARY(kFma) TERNARY(kFmaAdd) TERNARY(kSelect)
+  UNARY(kSquare) UNARY(kNeg) UNARY(kAbs) UNARY(kSqrt) UNARY(kRsqrt) UNARY(kReciprocal) UNARY(kExp) UNARY(kExpm1) UNARY(kLog)
+  UNARY(kLog1p) UNARY(kTanh) UNARY(kSigmoid) UNARY(kErf) UNARY(kSign) UNARY(kNot) UNARY(kIsNan) UNARY(kToBool)
+  UNARY(kFloor) UNARY(kCeil) UNARY(kRound) UNARY(kTrunc)
+  return m;
+}
+
+}  // namespace
+
+const Machine& LAZYT_TILE_MACHINE();
+const Machine& LAZYT_TILE_MACHINE() {
+  static const Machine m = make();
+  return m;
+}
+
+}  // namespace lazyt::onednn::tile

@@ -1,0 +1,267 @@
+// Elementary functions as straight-line code that vectorises, and what the C library lacks. Errors are of f32
+// results over the whole range, in units in the last place, measured against double (tests/plugins/onednn).
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+namespace lazyt::onednn::vm {
+namespace {  // each instruction set has its own copy
+namespace math {
+
+// F is float, or a vector of floats (GCC's vector extension); I holds as many int32.
+template <class F>
+struct Lanes;
+template <>
+struct Lanes<float> {
+  using I = int32_t;
+  static float select(bool c, float a, float b) { return c ? a : b; }
+  static I to_int(float x) { return static_cast<I>(x); }
+  static float to_float(I x) { return static_cast<float>(x); }
+};
+
+template <class F>
+using Int = typename Lanes<F>::I;
+template <class F, class C>
+F select(C c, F a, F b) {
+  return Lanes<F>::select(c, a, b);
+}
+template <class F>
+F splat(float x) {
+  return F{} + x;
+}
+// To the nearest integer, ties to even, for |x| < 2^22: adding 1.5 * 2^23 leaves no room for a fraction.
+template <class F>
+F round_small(F x) {
+  return (x + 12582912.0f) - 12582912.0f;
+}
+template <class F>
+F abs(F x) {
+  return std::bit_cast<F>(std::bit_cast<Int<F>>(x) & 0x7fffffff);
+}
+template <class F>
+F with_sign_of(F magnitude, F x) {
+  return std::bit_cast<F>((std::bit_cast<Int<F>>(magnitude) & 0x7fffffff) | (std::bit_cast<Int<F>>(x) & INT32_MIN));
+}
+// 2^n for whole n in [-126, 127].
+template <class F>
+F pow2(F n) {
+  return std::bit_cast<F>((Lanes<F>::to_int(n) + 127) << 23);
+}
+
+// Cephes' expf with the reduction of the argument in two steps; 1 ulp.
+template <class F>
+F exp(F x) {
+  const F low = select<F>(x < -104.0f, splat<F>(-104.0f), x);
+  const F clamped = select<F>(low > 89.0f, splat<F>(89.0f), low);
+  const F n = round_small<F>(clamped * 1.44269504088896341f);
+  F r = clamped - n * 0.693359375f;
+  r = r - n * -2.12194440e-4f;
+  F p = splat<F>(1.9875691500e-4f);
+  p = p * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * r * r + r + 1.0f;
+  // In two factors: n reaches -150 (denormal results) and 128.
+  const F half = round_small<F>(n * 0.5f);
+  const F y = p * pow2<F>(half) * pow2<F>(n - half);
+  return select<F>(x != x, x, y);
+}
+
+// fdlibm's logf by the reduction of Cephes; 1 ulp.
+template <class F>
+F log(F x) {
+  using I = Int<F>;
+  const auto denormal = x < 1.17549435e-38f;
+  const F scaled = select<F>(denormal, x * 8388608.0f, x);
+  const I bits = std::bit_cast<I>(scaled);
+  F e = Lanes<F>::to_float((bits >> 23) - 126) - select<F>(denormal, splat<F>(23.0f), F{});
+  F m = std::bit_cast<F>((bits & 0x007fffff) | 0x3f000000);
+  const auto low = m < 0.707106781186547524f;
+  e = e - select<F>(low, splat<F>(1.0f), F{});
+  m = select<F>(low, m + m, m) - 1.0f;
+  const F z = m * m;
+  F p = splat<F>(7.0376836292e-2f);
+  p = p * m + -1.1514610310e-1f;
+  p = p * m + 1.1676998740e-1f;
+  p = p * m + -1.2420140846e-1f;
+  p = p * m + 1.4249322787e-1f;
+  p = p * m + -1.6668057665e-1f;
+  p = p * m + 2.0000714765e-1f;
+  p = p * m + -2.4999993993e-1f;
+  p = p * m + 3.3333331174e-1f;
+  F y = m * z * p;
+  y = y + -2.12194440e-4f * e - 0.5f * z;
+  const F result = m + y + 0.693359375f * e;
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  const F positive = select<F>(x == kInf, x, result);
+  const F rest = select<F>(x == 0.0f, splat<F>(-kInf), splat<F>(std::numeric_limits<float>::quiet_NaN()));
+  return select<F>(x > 0.0f, positive, rest);
+}
+
+template <class F>
+F expm1(F x) {
+  // Taylor near 0, where exp(x) - 1 cancels; 2 ulp.
+  F p = splat<F>(1.9841270e-4f);
+  p = p * x + 1.3888889e-3f;
+  p = p * x + 8.3333333e-3f;
+  p = p * x + 4.1666667e-2f;
+  p = p * x + 1.6666667e-1f;
+  p = p * x + 0.5f;
+  const F near = p * x * x + x;
+  return select<F>(abs<F>(x) < 0.35f, near, exp<F>(x) - 1.0f);
+}
+
+// Kahan's correction: log(1 + x) * x / ((1 + x) - 1).
+template <class F>
+F log1p(F x) {
+  const F u = x + 1.0f;
+  const F d = u - 1.0f;
+  const F y = log<F>(u) * (x / d);
+  return select<F>(d == 0.0f, x, select<F>(u == std::numeric_limits<float>::infinity(), u, y));
+}
+
+template <class F>
+F sigmoid(F x) {
+  return 1.0f / (exp<F>(-x) + 1.0f);
+}
+
+// Rational near 0 (Cephes), by exp elsewhere; 2 ulp.
+template <class F>
+F tanh(F x) {
+  const F a = abs<F>(x), z = x * x;
+  F p = splat<F>(-5.70498872745e-3f);
+  p = p * z + 2.06390887954e-2f;
+  p = p * z + -5.37397155531e-2f;
+  p = p * z + 1.33314422036e-1f;
+  p = p * z + -3.33332819422e-1f;
+  const F near = p * z * x + x;
+  const F e = exp<F>(a * -2.0f);
+  const F far = with_sign_of<F>((1.0f - e) / (e + 1.0f), x);
+  return select<F>(x != x, x, select<F>(a < 0.625f, near, far));
+}
+
+// An odd rational of degree 13/8 on [-4, 4], as Eigen has it; 3 ulp.
+template <class F>
+F erf(F v) {
+  const F low = select<F>(v < -4.0f, splat<F>(-4.0f), v);
+  const F x = select<F>(low > 4.0f, splat<F>(4.0f), low);
+  const F z = x * x;
+  F p = splat<F>(-2.72614225801306e-10f);
+  p = p * z + 2.77068142495902e-08f;
+  p = p * z + -2.10102402082508e-06f;
+  p = p * z + -5.69250639462346e-05f;
+  p = p * z + -7.34990630326855e-04f;
+  p = p * z + -2.95459980854025e-03f;
+  p = p * z + -1.60960333262415e-02f;
+  F q = splat<F>(-1.45660718464996e-05f);
+  q = q * z + -2.13374055278905e-04f;
+  q = q * z + -1.68282697438203e-03f;
+  q = q * z + -7.37332916720468e-03f;
+  q = q * z + -1.42647390514189e-02f;
+  return select<F>(v != v, v, x * p / q);
+}
+
+// Through double, where a vectorised logarithm and exponential are exact enough for f32.
+inline float pow(float a, float b) {
+  if (b == 2.0f) return a * a;
+  if (b == 3.0f) return a * a * a;
+  if (b == 0.5f) return a == -std::numeric_limits<float>::infinity() ? -a : std::sqrt(a + 0.0f);
+  if (b == 1.0f) return a;
+  if (b == -1.0f) return 1.0f / a;
+  return static_cast<float>(std::pow(static_cast<double>(a), static_cast<double>(b)));
+}
+
+// As cvttsd2si: what is no int64 becomes the smallest.
+template <class F>
+int64_t to_int64(F x) {
+  return x >= F(-9223372036854775808.0) && x < F(9223372036854775808.0) ? static_cast<int64_t>(x) : INT64_MIN;
+}
+template <class F>
+int32_t to_int32(F x) {
+  return x >= F(-2147483648.0) && x < F(2147483648.0) ? static_cast<int32_t>(x) : INT32_MIN;
+}
+
+inline float half_to_float(uint16_t h) {
+  const uint32_t sign = static_cast<uint32_t>(h & 0x8000) << 16, body = static_cast<uint32_t>(h & 0x7fff) << 13;
+  // Exponent 31 (infinities, NaNs) becomes 255; below 1 the scale by 2^112 makes denormals right.
+  const uint32_t special = (h & 0x7c00) == 0x7c00 ? body | 0x7f800000u : 0;
+  const float value = std::bit_cast<float>(body) * std::bit_cast<float>(UINT32_C(0x77800000));
+  return std::bit_cast<float>((special ? special : std::bit_cast<uint32_t>(value)) | sign);
+}
+
+// Round to nearest even (F. Giesen's float_to_half_fast3_rtne).
+inline uint16_t float_to_half(float f) {
+  uint32_t x = std::bit_cast<uint32_t>(f);
+  const uint32_t sign = x & 0x80000000u;
+  x ^= sign;
+  uint32_t out;
+  if (x >= 0x47800000u) {
+    out = x > 0x7f800000u ? 0x7e00 : 0x7c00;
+  } else if (x < 0x38800000u) {
+    out = std::bit_cast<uint32_t>(std::bit_cast<float>(x) + 0.5f) - 0x3f000000u;
+  } else {
+    out = (x + 0xc8000fffu + ((x >> 13) & 1)) >> 13;
+  }
+  return static_cast<uint16_t>(out | sign >> 16);
+}
+
+// Giles, Approximating the erfinv function (2012), one Newton step more.
+template <class T>
+T erfinv(T v) {
+  const double x = static_cast<double>(v);
+  if (x != x || x < -1 || x > 1) return std::numeric_limits<T>::quiet_NaN();
+  if (x == 1 || x == -1) return std::copysign(std::numeric_limits<T>::infinity(), v);
+  double w = -std::log((1 - x) * (1 + x)), p;
+  if (w < 5) {
+    w -= 2.5;
+    p = 2.81022636e-08;
+    for (double c : {3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087, -0.00125372503, -0.00417768164, 0.246640727, 1.50140941})
+      p = p * w + c;
+  } else {
+    w = std::sqrt(w) - 3;
+    p = -0.000200214257;
+    for (double c : {0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773, -0.0076224613, 0.00943887047, 1.00167406, 2.83297682})
+      p = p * w + c;
+  }
+  double y = p * x;
+  for (int i = 0; i < 2; ++i) {
+    const double slope = 1.1283791670955126 * std::exp(-y * y);
+    const double error = x > 0.5 ? (1 - x) - std::erfc(y) : x < -0.5 ? std::erfc(-y) - (1 + x) : x - std::erf(y);
+    if (slope > 0) y += (x > 0.5 ? -error : error) / slope;
+  }
+  return static_cast<T>(y);
+}
+
+// Recurrence to x >= 10, then the asymptotic series (Cephes' psi); reflection below 0.
+template <class T>
+T digamma(T v) {
+  double x = static_cast<double>(v), result = 0;
+  if (x == 0) return std::copysign(std::numeric_limits<T>::infinity(), -v);
+  if (x < 0) {
+    if (x == std::floor(x)) return std::numeric_limits<T>::quiet_NaN();
+    const double fraction = x - std::trunc(x);
+    result = -3.14159265358979323846 / std::tan(3.14159265358979323846 * fraction);
+    x = 1 - x;
+  }
+  while (x < 10) result -= 1 / x, x += 1;
+  if (x == 10) return static_cast<T>(result + 2.25175258906672110764);
+  double series = 0;
+  if (x < 1e17) {
+    const double z = 1 / (x * x);
+    series = 8.33333333333333333333e-2;
+    for (double c : {-2.10927960927960927961e-2, 7.57575757575757575758e-3, -4.16666666666666666667e-3, 3.96825396825396825397e-3,
+                     -8.33333333333333333333e-3, 8.33333333333333333333e-2})
+      series = series * z + c;
+    series *= z;
+  }
+  return static_cast<T>(result + std::log(x) - 0.5 / x - series);
+}
+
+}  // namespace math
+}  // namespace
+}  // namespace lazyt::onednn::vm

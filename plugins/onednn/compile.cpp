@@ -111,7 +111,7 @@ void Builder::run() {
   }
   const auto units = toolkit::fuse(program, [&](uint32_t i) {
     const lazyt_node_t& node = program.nodes()[i];
-    const Operator* op = find_operator(node.op);
+    const Operator* op = find_operator(program, node);
     if (!op) throw Error(LAZYT_CODE_UNIMPLEMENTED, "onednn: " + exe_.nodes[i] + ": the operator is not taken");
     if (Refusal r = op->accept(program, node); r.reason != LAZYT_REASON_NONE)
       throw Error(LAZYT_CODE_UNIMPLEMENTED, "onednn: " + exe_.nodes[i] + ": " + r.detail);
@@ -128,7 +128,7 @@ void Builder::lower(const toolkit::Unit& unit) {
   switch (unit.role) {
     case toolkit::Role::kView: return lower_view(node);
     case toolkit::Role::kPointwise: case toolkit::Role::kReduction: return lower_group(*this, unit);
-    case toolkit::Role::kOpaque: return find_operator(node.op)->lower(*this, node);
+    case toolkit::Role::kOpaque: return find_operator(program, node)->lower(*this, node);
   }
 }
 

@@ -3,6 +3,7 @@
 #include "kernels/vm.h"
 
 #include <array>
+#include <unordered_map>
 
 namespace lazyt::onednn {
 namespace {
@@ -11,6 +12,11 @@ using plugin::from_c;
 
 std::array<Operator, LAZYT_OP_COUNT>& operators() {
   static std::array<Operator, LAZYT_OP_COUNT> all;
+  return all;
+}
+
+std::unordered_map<std::string, Operator>& named() {
+  static auto& all = *new std::unordered_map<std::string, Operator>;
   return all;
 }
 
@@ -68,7 +74,7 @@ lazyt_status_t* query(lazyt_device_t* device, const lazyt_program_t* block, lazy
     for (uint64_t i = 0; i < count && i < program.nodes().size(); ++i) {
       auto& answer = *reinterpret_cast<lazyt_answer_t*>(reinterpret_cast<char*>(answers) + i * stride);
       const lazyt_node_t& node = program.nodes()[i];
-      const Operator* op = find_operator(node.op);
+      const Operator* op = find_operator(program, node);
       Refusal refusal;
       if (!op) {
         refusal = {LAZYT_REASON_UNKNOWN_OPERATOR, "onednn has no kernel for it"};
@@ -89,13 +95,19 @@ lazyt_status_t* query(lazyt_device_t* device, const lazyt_program_t* block, lazy
 
 }  // namespace
 
-const Operator* find_operator(lazyt_op_t op) {
+const Operator* find_operator(const ProgramView& program, const lazyt_node_t& node) {
   static const bool ready = register_all();
   (void)ready;
-  if (op == LAZYT_OP_NONE || op >= LAZYT_OP_COUNT) return nullptr;
-  const Operator& found = operators()[op];
+  if (node.op == LAZYT_OP_NONE) {
+    const auto found = named().find(program.full_name(node));
+    return found == named().end() ? nullptr : &found->second;
+  }
+  if (node.op >= LAZYT_OP_COUNT) return nullptr;
+  const Operator& found = operators()[node.op];
   return found.accept ? &found : nullptr;
 }
+
+void add_named(std::string full_name, Operator entry) { named()[std::move(full_name)] = entry; }
 
 Refusal refuse_dtype(lazyt_dtype_t dtype) { return {LAZYT_REASON_DTYPE, "dtype " + std::to_string(dtype) + " is not taken"}; }
 Refusal refuse_argument(std::string detail) { return {LAZYT_REASON_ARGUMENT, std::move(detail)}; }

@@ -25,8 +25,10 @@ struct Operator {
   Lower lower = nullptr;  // of kOpaque
 };
 
-// Null for an operator that this plugin does not know.
-const Operator* find_operator(lazyt_op_t op);
+// Null for an operator that this plugin does not know. Operators outside the opset are known by name.
+const Operator* find_operator(const ProgramView& program, const lazyt_node_t& node);
+// For a Register function: an operator outside the opset, "aten::view.dtype".
+void add_named(std::string full_name, Operator entry);
 
 // Each kernel file tells the table its operators.
 using Register = void (*)(lazyt_op_t op, Operator entry);

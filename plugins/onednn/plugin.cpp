@@ -4,6 +4,7 @@
 #include "buffer.h"
 #include "compile.h"
 #include "device.h"
+#include "kernels/vm.h"
 #include "ops.h"
 
 namespace lazyt::onednn {
@@ -16,7 +17,10 @@ uint64_t handshake(uint64_t seed, lazyt_handshake_t* out) {
   return seed ^ LAZYT_HANDSHAKE_MASK;
 }
 
-lazyt_status_t* init() { return nullptr; }
+// A wrong LAZYT_ONEDNN_ISA is told here, once, and not operator by operator.
+lazyt_status_t* init() {
+  return plugin::guard([] { vm::table(); });
+}
 
 void shutdown() {}
 

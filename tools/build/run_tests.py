@@ -43,6 +43,10 @@ class Result:
         self.failures.append(what)
 
 
+# Folders of tests that run on the backend of their name; all others on tests/conftest.py's.
+BACKEND_SUITES = {"onednn"}
+
+
 @dataclass
 class Suite:
     name: str
@@ -96,6 +100,8 @@ class Runner:
                 "LAZYT_TEST_RECORD": str(record),
                 "LAZYT_BAD_PLUGINS": str(self.build / "tests/abi/bad_plugins"),
             }
+            if name in BACKEND_SUITES:
+                env["LAZYT_BACKEND"] = name
             for _ in range(MAX_CRASHES):
                 started = read_record(record)
                 status = run_process(command, deadline - time.monotonic(), env, record)

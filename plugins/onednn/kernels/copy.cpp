@@ -181,6 +181,29 @@ void repeat(Builder& b, const lazyt_node_t& node) {
   if (out.count()) b.copy(from, to);
 }
 
+// aten::view.dtype: the same bytes; the last dim changes where elements change their size.
+void bitcast(Builder& b, const lazyt_node_t& node) {
+  Tensor from = b.tensor(Builder::value_of(b.program.args(node)[0]));
+  const lazyt_dtype_t to = b.dtype(node.results);
+  const uint64_t before = from.element(), after = lazyt_dtype_size(to);
+  if (before != after) {
+    from = b.dense(from);
+    from.layout.offset = from.layout.offset * static_cast<int64_t>(before) / static_cast<int64_t>(after);
+    from.layout.dims = b.dims(node.results);
+    from.layout.strides = toolkit::row_major(from.layout.dims);
+  }
+  from.dtype = to;
+  b.set(node.results, from);
+}
+
+// Elements of a view of larger ones must lie at whole multiples of their size.
+Refusal accept_bitcast(const ProgramView& program, const lazyt_node_t& node) {
+  if (Refusal r = accept_known(program, node); r.reason != LAZYT_REASON_NONE) return r;
+  const lazyt_value_t& from = program.values()[program.args(node)[0].payload];
+  const bool grows = lazyt_dtype_size(program.values()[node.results].dtype) > lazyt_dtype_size(from.dtype);
+  return grows && from.producer != LAZYT_NONE && toolkit::count_of(program.dims(from)) ? refuse_argument("larger elements over a computed value") : Refusal{};
+}
+
 }  // namespace
 
 void register_copy(Register add) {
@@ -194,6 +217,7 @@ void register_copy(Register add) {
   add(LAZYT_OP_SELECT_BACKWARD, {kOpaque, accept<1>, select_backward});
   add(LAZYT_OP_CONSTANT_PAD_ND, {kOpaque, accept_known, constant_pad});
   add(LAZYT_OP_ROLL, {kOpaque, accept<1>, roll});
+  add_named("aten::view.dtype", {kOpaque, accept_bitcast, bitcast});
   add(LAZYT_OP_REPEAT, {kOpaque, accept<1>, repeat});
 }
 

@@ -600,13 +600,12 @@ class FusedStep final : public Step {
               const std::byte* in = static_cast<std::byte*>(b.slot[red.slot]) + i * inner * element_[k];
               if (red.sums_f32 && count == 1) {
                 vm::table().add_columns_f32(sums, reinterpret_cast<const float*>(in), n);
+                if (++since == 32) flush(totals, sums, n), since = 0;
               } else {
                 red.f.columns(totals + static_cast<int64_t>(k) * inner, in, n);
               }
             }
           }
-          since += rows_here;
-          if (since >= 32 && count == 1 && reductions_[0].sums_f32) flush(totals, sums, n), since = 0;
         }
         if (count == 1 && reductions_[0].sums_f32) flush(totals, sums, n);
       }

@@ -54,7 +54,8 @@ lazyt_status_t* alloc(lazyt_device_t* device, const lazyt_buffer_desc_t* desc, l
   });
 }
 
-lazyt_status_t* from_host(lazyt_device_t* device, const lazyt_host_bytes_t* bytes, lazyt_buffer_t** out_buffer) {
+lazyt_status_t* from_host(lazyt_device_t* device, const lazyt_host_bytes_t* bytes,
+                          lazyt_buffer_t** out_buffer) {
   return guard([&] {
     const bool aligned = reinterpret_cast<uintptr_t>(bytes->data) % kAliasAlignment == 0;
     // The host donates no memory that may only be read (BUF-13), so it can stand in for the buffer.
@@ -64,15 +65,16 @@ lazyt_status_t* from_host(lazyt_device_t* device, const lazyt_host_bytes_t* byte
       return;
     }
     Device& d = from_c(device);
-    std::unique_ptr<Buffer> buffer(new Buffer{d, bytes->size_bytes, std::make_shared<Bytes>(d, bytes->size_bytes)});
+    std::unique_ptr<Buffer> buffer(
+        new Buffer{d, bytes->size_bytes, std::make_shared<Bytes>(d, bytes->size_bytes)});
     if (bytes->size_bytes) std::memcpy(buffer->data(), bytes->data, bytes->size_bytes);
     *out_buffer = to_handle<lazyt_buffer_t>(buffer.release());
     if (bytes->done) bytes->done(bytes->done_user_data);
   });
 }
 
-lazyt_status_t* to_host(lazyt_buffer_t* handle, uint64_t offset, void* dst, uint64_t size, lazyt_events_t waits,
-                        lazyt_event_t** out_event) {
+lazyt_status_t* to_host(lazyt_buffer_t* handle, uint64_t offset, void* dst, uint64_t size,
+                        lazyt_events_t waits, lazyt_event_t** out_event) {
   return guard([&]() -> lazyt_status_t* {
     Buffer& buffer = from_c(handle);
     require_range(buffer, offset, size, "to_host");
@@ -82,8 +84,8 @@ lazyt_status_t* to_host(lazyt_buffer_t* handle, uint64_t offset, void* dst, uint
   });
 }
 
-lazyt_status_t* copy(lazyt_buffer_t* src, uint64_t src_offset, lazyt_buffer_t* dst, uint64_t dst_offset, uint64_t size,
-                     lazyt_events_t waits, lazyt_event_t** out_event) {
+lazyt_status_t* copy(lazyt_buffer_t* src, uint64_t src_offset, lazyt_buffer_t* dst, uint64_t dst_offset,
+                     uint64_t size, lazyt_events_t waits, lazyt_event_t** out_event) {
   return guard([&]() -> lazyt_status_t* {
     Buffer& from = from_c(src);
     Buffer& to = from_c(dst);
@@ -107,9 +109,12 @@ lazyt_status_t* import_dlpack(lazyt_device_t* device, DLManagedTensorVersioned* 
                               lazyt_buffer_t** out_buffer) {
   return guard([&] {
     const DLTensor& t = tensor->dl_tensor;
-    plugin::require(t.device.device_type == plugin::kDLCPU, "import_dlpack: the tensor is not in the CPU's memory");
+    plugin::require(t.device.device_type == plugin::kDLCPU,
+                    "import_dlpack: the tensor is not in the CPU's memory");
     const int64_t size = plugin::dense_bytes(t);
-    plugin::require(size >= 0, "import_dlpack: the tensor is not row-major without gaps, or its elements are no whole bytes");
+    plugin::require(
+        size >= 0,
+        "import_dlpack: the tensor is not row-major without gaps, or its elements are no whole bytes");
     // Whoever holds the buffer may write it.
     plugin::require(!(tensor->flags & plugin::kDLReadOnly), "import_dlpack: the tensor may only be read");
     if (wait) plugin::check(Event::from(wait)->wait(LAZYT_WAIT_FOREVER));
@@ -130,7 +135,8 @@ lazyt_status_t* export_dlpack(lazyt_buffer_t* handle, DLManagedTensorVersioned**
       std::shared_ptr<BlockCache> cache;
       std::shared_ptr<Bytes> bytes;
     };
-    *out_tensor = plugin::export_bytes(buffer.data(), buffer.size, {plugin::kDLCPU, 0}, Owner{buffer.device.memory, buffer.bytes});
+    *out_tensor = plugin::export_bytes(buffer.data(), buffer.size, {plugin::kDLCPU, 0},
+                                       Owner{buffer.device.memory, buffer.bytes});
   });
 }
 

@@ -146,7 +146,8 @@ Memory::Memory(Device& device, uint64_t bytes) : cache_(device.memory.get()), by
   if (!bytes) return;
   block_ = cache_->take(bytes_);
   if (!block_) {
-    throw plugin::Error(LAZYT_CODE_RESOURCE_EXHAUSTED, "onednn: no memory for " + std::to_string(bytes) + " bytes");
+    throw plugin::Error(LAZYT_CODE_RESOURCE_EXHAUSTED,
+                        "onednn: no memory for " + std::to_string(bytes) + " bytes");
   }
 }
 

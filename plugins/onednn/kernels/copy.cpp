@@ -25,7 +25,8 @@ Refusal accept_constant_args(const ProgramView& program, const lazyt_node_t& nod
   if (Refusal r = accept_known(program, node); r.reason != LAZYT_REASON_NONE) return r;
   const auto args = program.args(node);
   for (uint64_t i = first; i < args.size(); ++i)
-    if (args[i].kind == LAZYT_ARG_VALUE) return refuse_argument("an argument that decides the geometry is a host scalar");
+    if (args[i].kind == LAZYT_ARG_VALUE)
+      return refuse_argument("an argument that decides the geometry is a host scalar");
   return {};
 }
 template <uint64_t first>
@@ -60,7 +61,8 @@ void slice_scatter(Builder& b, const lazyt_node_t& node) {
   const Tensor out = b.make(node.results);
   b.copy(base, out);
   if (src.count()) {
-    b.copy(src, window(out, dim, start_of(args[3], base.dims()[dim]), src.dims()[dim], Builder::int_of(args[5])));
+    b.copy(src,
+           window(out, dim, start_of(args[3], base.dims()[dim]), src.dims()[dim], Builder::int_of(args[5])));
   }
 }
 
@@ -81,7 +83,8 @@ void diagonal_scatter(Builder& b, const lazyt_node_t& node) {
   const Tensor out = b.make(node.results);
   b.copy(b.tensor(Builder::value_of(args[0])), out);
   const int64_t shift = Builder::int_of(args[2]);
-  const auto a = static_cast<size_t>(Builder::int_of(args[3])), c = static_cast<size_t>(Builder::int_of(args[4]));
+  const auto a = static_cast<size_t>(Builder::int_of(args[3])),
+             c = static_cast<size_t>(Builder::int_of(args[4]));
   Tensor diagonal = out;
   diagonal.layout.offset += shift >= 0 ? shift * out.strides()[c] : -shift * out.strides()[a];
   diagonal = without(without(diagonal, std::max(a, c)), std::min(a, c));
@@ -96,7 +99,8 @@ void as_strided_scatter(Builder& b, const lazyt_node_t& node) {
   const Tensor out = b.make_dense(node.results);  // PRG-3
   b.copy(b.tensor(Builder::value_of(args[0])), out);
   Tensor piece = out;
-  piece.layout = {out.layout.offset + (Builder::is_none(args[4]) ? 0 : Builder::int_of(args[4])), src.dims(), b.ints_of(args[3])};
+  piece.layout = {out.layout.offset + (Builder::is_none(args[4]) ? 0 : Builder::int_of(args[4])), src.dims(),
+                  b.ints_of(args[3])};
   if (src.count()) b.copy(src, piece);
 }
 
@@ -106,7 +110,9 @@ void slice_backward(Builder& b, const lazyt_node_t& node) {
   const Tensor grad = b.tensor(Builder::value_of(args[0]));
   const Tensor out = b.make(node.results);
   b.fill(out, {true, true, 0, 0, 0, LAZYT_DTYPE_INT64});
-  if (grad.count()) b.copy(grad, window(out, dim, start_of(args[3], out.dims()[dim]), grad.dims()[dim], Builder::int_of(args[5])));
+  if (grad.count())
+    b.copy(grad,
+           window(out, dim, start_of(args[3], out.dims()[dim]), grad.dims()[dim], Builder::int_of(args[5])));
 }
 
 void select_backward(Builder& b, const lazyt_node_t& node) {
@@ -172,7 +178,8 @@ void repeat(Builder& b, const lazyt_node_t& node) {
   from.layout.dims.clear(), from.layout.strides.clear(), to.layout.dims.clear(), to.layout.strides.clear();
   const size_t added = times.size() - src.layout.rank();
   for (size_t d = 0; d < times.size(); ++d) {
-    const int64_t size = d < added ? 1 : src.dims()[d - added], stride = d < added ? 0 : src.strides()[d - added];
+    const int64_t size = d < added ? 1 : src.dims()[d - added],
+                  stride = d < added ? 0 : src.strides()[d - added];
     from.layout.dims.insert(from.layout.dims.end(), {times[d], size});
     from.layout.strides.insert(from.layout.strides.end(), {0, stride});
     to.layout.dims.insert(to.layout.dims.end(), {times[d], size});
@@ -201,7 +208,9 @@ Refusal accept_bitcast(const ProgramView& program, const lazyt_node_t& node) {
   if (Refusal r = accept_known(program, node); r.reason != LAZYT_REASON_NONE) return r;
   const lazyt_value_t& from = program.values()[program.args(node)[0].payload];
   const bool grows = lazyt_dtype_size(program.values()[node.results].dtype) > lazyt_dtype_size(from.dtype);
-  return grows && from.producer != LAZYT_NONE && toolkit::count_of(program.dims(from)) ? refuse_argument("larger elements over a computed value") : Refusal{};
+  return grows && from.producer != LAZYT_NONE && toolkit::count_of(program.dims(from))
+             ? refuse_argument("larger elements over a computed value")
+             : Refusal{};
 }
 
 }  // namespace

@@ -1,22 +1,21 @@
 // FusedKernel: a group of pointwise nodes, and reductions that read them, as one pass over memory.
 //
 // The kernel walks a nest of loops (its operands' dims, reordered and joined) as one linear index, a block of
-// vm::kBlock elements at a time. For each block it brings operands into registers (or points at them, where they
-// lie as the block runs), executes its instructions, and stores or accumulates results.
+// vm::kBlock elements at a time. For each block it brings operands into registers (or points at them, where
+// they lie as the block runs), executes its instructions, and stores or accumulates results.
 #pragma once
 
 #include <vector>
 
 #include "../compile.h"
 #include "tile_code.h"
+#include "totals.h"
 #include "vm.h"
 
 namespace lazyt::onednn {
 
 using Reg = uint16_t;
 inline constexpr Reg kNoReg = UINT16_MAX;
-
-enum class ReduceKind : uint8_t { kSum, kProd, kMax, kMin, kAny, kAll, kCount };
 
 // Writes one kernel: values first, then build().
 class FusedKernel {
@@ -36,13 +35,14 @@ class FusedKernel {
   Reg round_to(Reg a, lazyt_dtype_t dtype);
   // The index along a dim, i64.
   Reg index(size_t dim);
-  // PRG-7: a number in [0, 1) for each element, f32; element i of the row-major order. Keeps the loops in that order.
+  // PRG-7: a number in [0, 1) for each element, f32; element i of the row-major order. Keeps the loops in
+  // that order.
   Reg uniform(const Number& seed, const Number& offset);
 
   // ---- results
   void store(Reg r, const Tensor& t);
-  // t: the kept dims of the walk (as many dims as the walk, the reduced ones of stride 0). The total is scaled by
-  // 1 / divisor, then its root taken if asked; in f64 for floats, i64 for integers.
+  // t: the kept dims of the walk (as many dims as the walk, the reduced ones of stride 0). The total is
+  // scaled by 1 / divisor, then its root taken if asked; in f64 for floats, i64 for integers.
   void reduce(Reg r, ReduceKind kind, const Tensor& t, double divisor = 1, bool root = false);
 
   // Strides over the walk's dims of the first load that has an element for each; empty if none has.

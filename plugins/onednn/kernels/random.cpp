@@ -19,18 +19,22 @@ Refusal accept_float_result(const ProgramView& program, const lazyt_node_t& node
 
 double unit(uint64_t word) { return static_cast<double>(word >> 11) * 0x1p-53; }
 float unit(uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
-uint64_t wide(const uint32_t* words, int64_t i) { return words[2 * i] | static_cast<uint64_t>(words[2 * i + 1]) << 32; }
+uint64_t wide(const uint32_t* words, int64_t i) {
+  return words[2 * i] | static_cast<uint64_t>(words[2 * i + 1]) << 32;
+}
 
 // Calls body(first element, count, words) for runs of elements, `per_element` words each.
 template <class Body>
-void draw(const Frame& frame, const Number& seed, const Number& offset, int64_t count, int per_element, Body&& body) {
+void draw(const Frame& frame, const Number& seed, const Number& offset, int64_t count, int per_element,
+          Body&& body) {
   const auto s = static_cast<uint64_t>(frame.as_int(seed)), o = static_cast<uint64_t>(frame.as_int(offset));
   const int64_t runs = (count + kRun - 1) / kRun;
 #pragma omp parallel for num_threads(frame.threads) if (frame.threads > 1 && runs > 32) schedule(static)
   for (int64_t r = 0; r < runs; ++r) {
     alignas(64) uint32_t words[2 * kRun];
     const int64_t first = r * kRun;
-    vm::table().philox(s, o + static_cast<uint64_t>(first * per_element / 4), words, static_cast<int>(kRun) * per_element);
+    vm::table().philox(s, o + static_cast<uint64_t>(first * per_element / 4), words,
+                       static_cast<int>(kRun) * per_element);
     body(first, std::min(kRun, count - first), static_cast<const uint32_t*>(words));
   }
 }
@@ -38,7 +42,8 @@ void draw(const Frame& frame, const Number& seed, const Number& offset, int64_t 
 void uniform(Builder& b, const lazyt_node_t& node) {
   const auto args = b.program.args(node);
   const Tensor out = b.make_dense(node.results);
-  const Number from = b.number_of(args[2]), to = b.number_of(args[3]), seed = b.number_of(args[4]), offset = b.number_of(args[5]);
+  const Number from = b.number_of(args[2]), to = b.number_of(args[3]), seed = b.number_of(args[4]),
+               offset = b.number_of(args[5]);
   const int64_t count = out.count();
   b.add("uniform", {}, {out.storage}, [=](const Frame& f) {
     const double low = f.as_double(from), high = f.as_double(to);
@@ -65,7 +70,8 @@ void uniform(Builder& b, const lazyt_node_t& node) {
 void normal(Builder& b, const lazyt_node_t& node) {
   const auto args = b.program.args(node);
   const Tensor out = b.make_dense(node.results);
-  const Number mean = b.number_of(args[2]), std = b.number_of(args[3]), seed = b.number_of(args[4]), offset = b.number_of(args[5]);
+  const Number mean = b.number_of(args[2]), std = b.number_of(args[3]), seed = b.number_of(args[4]),
+               offset = b.number_of(args[5]);
   const int64_t count = out.count();
   b.add("normal", {}, {out.storage}, [=](const Frame& f) {
     const double m = f.as_double(mean), s = f.as_double(std);
@@ -78,13 +84,17 @@ void normal(Builder& b, const lazyt_node_t& node) {
     };
     if (out.dtype == LAZYT_DTYPE_FLOAT64) {
       return draw(f, seed, offset, count, 2, [&](int64_t first, int64_t n, const uint32_t* w) {
-        pairs(f.at<double>(out), first, n, [&](int64_t i) { return static_cast<double>((wide(w, i) >> 11) + 1) * 0x1p-53; },
-              [&](int64_t i) { return unit(wide(w, i)); });
+        pairs(
+            f.at<double>(out), first, n,
+            [&](int64_t i) { return static_cast<double>((wide(w, i) >> 11) + 1) * 0x1p-53; },
+            [&](int64_t i) { return unit(wide(w, i)); });
       });
     }
     draw(f, seed, offset, count, 1, [&](int64_t first, int64_t n, const uint32_t* w) {
-      pairs(f.at<float>(out), first, n, [&](int64_t i) { return static_cast<float>((w[i] >> 8) + 1) * 0x1p-24f; },
-            [&](int64_t i) { return unit(w[i]); });
+      pairs(
+          f.at<float>(out), first, n,
+          [&](int64_t i) { return static_cast<float>((w[i] >> 8) + 1) * 0x1p-24f; },
+          [&](int64_t i) { return unit(w[i]); });
     });
   });
 }
@@ -96,22 +106,24 @@ void bernoulli(Builder& b, const lazyt_node_t& node) {
   const Number seed = b.number_of(args[1]), offset = b.number_of(args[2]);
   const int64_t count = out.count();
   b.add("bernoulli", {p.storage}, {out.storage}, [=](const Frame& f) {
-    draw(f, seed, offset, count, out.dtype == LAZYT_DTYPE_FLOAT64 ? 2 : 1, [&](int64_t first, int64_t n, const uint32_t* w) {
-      for (int64_t i = 0; i < n; ++i) {
-        if (out.dtype == LAZYT_DTYPE_FLOAT64) {
-          f.at<double>(out)[first + i] = unit(wide(w, i)) < f.at<double>(p)[first + i];
-        } else {
-          f.at<float>(out)[first + i] = unit(w[i]) < f.at<float>(p)[first + i];
-        }
-      }
-    });
+    draw(f, seed, offset, count, out.dtype == LAZYT_DTYPE_FLOAT64 ? 2 : 1,
+         [&](int64_t first, int64_t n, const uint32_t* w) {
+           for (int64_t i = 0; i < n; ++i) {
+             if (out.dtype == LAZYT_DTYPE_FLOAT64) {
+               f.at<double>(out)[first + i] = unit(wide(w, i)) < f.at<double>(p)[first + i];
+             } else {
+               f.at<float>(out)[first + i] = unit(w[i]) < f.at<float>(p)[first + i];
+             }
+           }
+         });
   });
 }
 
 void randint(Builder& b, const lazyt_node_t& node) {
   const auto args = b.program.args(node);
   const Tensor out = b.make_dense(node.results);
-  const Number low = b.number_of(args[2]), high = b.number_of(args[3]), seed = b.number_of(args[4]), offset = b.number_of(args[5]);
+  const Number low = b.number_of(args[2]), high = b.number_of(args[3]), seed = b.number_of(args[4]),
+               offset = b.number_of(args[5]);
   const int64_t count = out.count();
   const bool two = out.dtype == LAZYT_DTYPE_INT64 || out.dtype == LAZYT_DTYPE_FLOAT64;
   b.add("randint", {}, {out.storage}, [=](const Frame& f) {
@@ -123,13 +135,26 @@ void randint(Builder& b, const lazyt_node_t& node) {
         const auto v = static_cast<int64_t>(base + (range ? x % range : x));
         const int64_t at = first + i;
         switch (out.dtype) {
-          case LAZYT_DTYPE_FLOAT32: f.at<float>(out)[at] = static_cast<float>(v); break;
-          case LAZYT_DTYPE_FLOAT64: f.at<double>(out)[at] = static_cast<double>(v); break;
-          case LAZYT_DTYPE_BOOL: f.at<uint8_t>(out)[at] = v != 0; break;
-          case LAZYT_DTYPE_INT64: f.at<int64_t>(out)[at] = v; break;
-          case LAZYT_DTYPE_INT32: f.at<int32_t>(out)[at] = static_cast<int32_t>(v); break;
-          case LAZYT_DTYPE_INT16: f.at<int16_t>(out)[at] = static_cast<int16_t>(v); break;
-          default: f.at<int8_t>(out)[at] = static_cast<int8_t>(v);
+          case LAZYT_DTYPE_FLOAT32:
+            f.at<float>(out)[at] = static_cast<float>(v);
+            break;
+          case LAZYT_DTYPE_FLOAT64:
+            f.at<double>(out)[at] = static_cast<double>(v);
+            break;
+          case LAZYT_DTYPE_BOOL:
+            f.at<uint8_t>(out)[at] = v != 0;
+            break;
+          case LAZYT_DTYPE_INT64:
+            f.at<int64_t>(out)[at] = v;
+            break;
+          case LAZYT_DTYPE_INT32:
+            f.at<int32_t>(out)[at] = static_cast<int32_t>(v);
+            break;
+          case LAZYT_DTYPE_INT16:
+            f.at<int16_t>(out)[at] = static_cast<int16_t>(v);
+            break;
+          default:
+            f.at<int8_t>(out)[at] = static_cast<int8_t>(v);
         }
       }
     });

@@ -65,7 +65,8 @@ std::vector<bool> reduced_dims(const ProgramView& program, const lazyt_node_t& n
   }
   if (arg.kind == LAZYT_ARG_NONE || arg.count == 0) {
     // torch.any(dim=[]) alone reduces nothing.
-    const bool nothing = arg.kind != LAZYT_ARG_NONE && (node.op == LAZYT_OP_ANY_DIMS || node.op == LAZYT_OP_ALL_DIMS);
+    const bool nothing =
+        arg.kind != LAZYT_ARG_NONE && (node.op == LAZYT_OP_ANY_DIMS || node.op == LAZYT_OP_ALL_DIMS);
     return std::vector<bool>(rank, !nothing);
   }
   for (int64_t d : program.ints(arg))
@@ -73,7 +74,8 @@ std::vector<bool> reduced_dims(const ProgramView& program, const lazyt_node_t& n
   return out;
 }
 
-void emit_reduction(const ProgramView& program, const lazyt_node_t& node, FusedKernel& k, Reg x, const Tensor& out) {
+void emit_reduction(const ProgramView& program, const lazyt_node_t& node, FusedKernel& k, Reg x,
+                    const Tensor& out) {
   const Form& form = *find_form(node.op);
   const auto args = program.args(node);
   const lazyt_value_t& operand = program.values()[args[0].payload];
@@ -87,9 +89,12 @@ void emit_reduction(const ProgramView& program, const lazyt_node_t& node, FusedK
   if (form.norm_arg >= 0) {
     const lazyt_arg_t& order = args[static_cast<uint64_t>(form.norm_arg)];
     double p = 2;
-    if (order.kind == LAZYT_ARG_INT) p = static_cast<double>(static_cast<int64_t>(order.payload));
-    else if (order.kind == LAZYT_ARG_DOUBLE) p = std::bit_cast<double>(order.payload);
-    else if (order.kind != LAZYT_ARG_NONE) throw plugin::Error(LAZYT_CODE_UNIMPLEMENTED, "a norm whose order is a host scalar");
+    if (order.kind == LAZYT_ARG_INT)
+      p = static_cast<double>(static_cast<int64_t>(order.payload));
+    else if (order.kind == LAZYT_ARG_DOUBLE)
+      p = std::bit_cast<double>(order.payload);
+    else if (order.kind != LAZYT_ARG_NONE)
+      throw plugin::Error(LAZYT_CODE_UNIMPLEMENTED, "a norm whose order is a host scalar");
     if (!vm::is_float(result)) throw plugin::Error(LAZYT_CODE_UNIMPLEMENTED, "a norm of integers");
     x = k.cast(x, result);
     if (p == 2) {
@@ -100,16 +105,22 @@ void emit_reduction(const ProgramView& program, const lazyt_node_t& node, FusedK
     const Reg a = k.op(Op::kAbs, x);
     if (p == 1) return k.reduce(a, ReduceKind::kSum, out);
     if (p == std::numeric_limits<double>::infinity() && length > 0) return k.reduce(a, ReduceKind::kMax, out);
-    if (p == -std::numeric_limits<double>::infinity() && length > 0) return k.reduce(a, ReduceKind::kMin, out);
-    if (p == 0) return k.reduce(k.cast(k.op(Op::kNe, x, k.constant(0, result)), result), ReduceKind::kSum, out);
+    if (p == -std::numeric_limits<double>::infinity() && length > 0)
+      return k.reduce(a, ReduceKind::kMin, out);
+    if (p == 0)
+      return k.reduce(k.cast(k.op(Op::kNe, x, k.constant(0, result)), result), ReduceKind::kSum, out);
     throw plugin::Error(LAZYT_CODE_UNIMPLEMENTED, "a norm of order " + std::to_string(p));
   }
   switch (form.kind) {
-    case ReduceKind::kSum: case ReduceKind::kProd:
+    case ReduceKind::kSum:
+    case ReduceKind::kProd:
       x = k.cast(x, vm::is_float(result) ? result : Type::kI64);
-      if (form.mean && !vm::is_float(result)) throw plugin::Error(LAZYT_CODE_UNIMPLEMENTED, "a mean of integers");
+      if (form.mean && !vm::is_float(result))
+        throw plugin::Error(LAZYT_CODE_UNIMPLEMENTED, "a mean of integers");
       return k.reduce(x, form.kind, out, form.mean ? length : 1);
-    case ReduceKind::kAny: case ReduceKind::kAll: return k.reduce(k.cast(x, Type::kBool), form.kind, out);
+    case ReduceKind::kAny:
+    case ReduceKind::kAll:
+      return k.reduce(k.cast(x, Type::kBool), form.kind, out);
     default:
       if (length == 0) throw plugin::Error(LAZYT_CODE_UNIMPLEMENTED, "the largest or smallest of nothing");
       return k.reduce(x, form.kind, out);

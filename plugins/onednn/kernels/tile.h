@@ -1,6 +1,6 @@
-// The register machine for f32 code: eight vector registers hold a tile of elements and are handed from instruction
-// to instruction; each instruction ends in a jump to the next. What is used twice lies in a slot in the first-level
-// cache. Instructions read one running value and up to two operands.
+// The register machine for f32 code: eight vector registers hold a tile of elements and are handed from
+// instruction to instruction; each instruction ends in a jump to the next. What is used twice lies in a slot
+// in the first-level cache. Instructions read one running value and up to two operands.
 //
 // Compiled for each instruction set like the vector machine (vm.h), of which it runs the f32 part.
 #pragma once
@@ -17,14 +17,44 @@ enum class Op : uint8_t {
   kLoadU8,   // acc = A, of bytes 0 and 1
   kStore,    // A = acc
   kStoreU8,  // A = acc, as bytes
-  kAdd, kSub, kSubFrom, kMul, kDiv, kDivInto, kMax, kMin,  // acc op A; kSubFrom: A - acc; kDivInto: A / acc
-  kFma,      // acc * A + B
-  kFmaAdd,   // A * B + acc
-  kEq, kNe, kLt, kLe, kGt, kGe,  // acc op A, 1 or 0
-  kSelect,   // acc != 0 ? A : B
-  kSquare, kNeg, kAbs, kSqrt, kRsqrt, kReciprocal, kExp, kExpm1, kLog, kLog1p, kTanh, kSigmoid, kErf, kSign, kNot, kIsNan,
-  kToBool,   // acc != 0
-  kFloor, kCeil, kRound, kTrunc,
+  kAdd,
+  kSub,
+  kSubFrom,
+  kMul,
+  kDiv,
+  kDivInto,
+  kMax,
+  kMin,     // acc op A; kSubFrom: A - acc; kDivInto: A / acc
+  kFma,     // acc * A + B
+  kFmaAdd,  // A * B + acc
+  kEq,
+  kNe,
+  kLt,
+  kLe,
+  kGt,
+  kGe,      // acc op A, 1 or 0
+  kSelect,  // acc != 0 ? A : B
+  kSquare,
+  kNeg,
+  kAbs,
+  kSqrt,
+  kRsqrt,
+  kReciprocal,
+  kExp,
+  kExpm1,
+  kLog,
+  kLog1p,
+  kTanh,
+  kSigmoid,
+  kErf,
+  kSign,
+  kNot,
+  kIsNan,
+  kToBool,  // acc != 0
+  kFloor,
+  kCeil,
+  kRound,
+  kTrunc,
   kCount
 };
 

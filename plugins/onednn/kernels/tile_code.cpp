@@ -12,53 +12,93 @@ struct Binary {
 
 std::optional<Binary> binary(vm::Op op, bool boolean) {
   switch (op) {
-    case vm::Op::kAdd: return Binary{Op::kAdd, Op::kAdd};
-    case vm::Op::kSub: return Binary{Op::kSub, Op::kSubFrom};
-    case vm::Op::kMul: return Binary{Op::kMul, Op::kMul};
-    case vm::Op::kDiv: return Binary{Op::kDiv, Op::kDivInto};
-    case vm::Op::kMax: return Binary{Op::kMax, Op::kMax};
-    case vm::Op::kMin: return Binary{Op::kMin, Op::kMin};
-    case vm::Op::kEq: return Binary{Op::kEq, Op::kEq};
-    case vm::Op::kNe: return Binary{Op::kNe, Op::kNe};
-    case vm::Op::kLt: return Binary{Op::kLt, Op::kGt};
-    case vm::Op::kLe: return Binary{Op::kLe, Op::kGe};
-    case vm::Op::kGt: return Binary{Op::kGt, Op::kLt};
-    case vm::Op::kGe: return Binary{Op::kGe, Op::kLe};
-    case vm::Op::kAnd: return boolean ? std::optional(Binary{Op::kMul, Op::kMul}) : std::nullopt;
-    case vm::Op::kOr: return boolean ? std::optional(Binary{Op::kMax, Op::kMax}) : std::nullopt;
-    case vm::Op::kXor: return boolean ? std::optional(Binary{Op::kNe, Op::kNe}) : std::nullopt;
-    default: return std::nullopt;
+    case vm::Op::kAdd:
+      return Binary{Op::kAdd, Op::kAdd};
+    case vm::Op::kSub:
+      return Binary{Op::kSub, Op::kSubFrom};
+    case vm::Op::kMul:
+      return Binary{Op::kMul, Op::kMul};
+    case vm::Op::kDiv:
+      return Binary{Op::kDiv, Op::kDivInto};
+    case vm::Op::kMax:
+      return Binary{Op::kMax, Op::kMax};
+    case vm::Op::kMin:
+      return Binary{Op::kMin, Op::kMin};
+    case vm::Op::kEq:
+      return Binary{Op::kEq, Op::kEq};
+    case vm::Op::kNe:
+      return Binary{Op::kNe, Op::kNe};
+    case vm::Op::kLt:
+      return Binary{Op::kLt, Op::kGt};
+    case vm::Op::kLe:
+      return Binary{Op::kLe, Op::kGe};
+    case vm::Op::kGt:
+      return Binary{Op::kGt, Op::kLt};
+    case vm::Op::kGe:
+      return Binary{Op::kGe, Op::kLe};
+    case vm::Op::kAnd:
+      return boolean ? std::optional(Binary{Op::kMul, Op::kMul}) : std::nullopt;
+    case vm::Op::kOr:
+      return boolean ? std::optional(Binary{Op::kMax, Op::kMax}) : std::nullopt;
+    case vm::Op::kXor:
+      return boolean ? std::optional(Binary{Op::kNe, Op::kNe}) : std::nullopt;
+    default:
+      return std::nullopt;
   }
 }
 
 std::optional<Op> unary(vm::Op op, bool boolean) {
   switch (op) {
-    case vm::Op::kNeg: return Op::kNeg;
-    case vm::Op::kAbs: return Op::kAbs;
-    case vm::Op::kSign: return Op::kSign;
-    case vm::Op::kSqrt: return Op::kSqrt;
-    case vm::Op::kRsqrt: return Op::kRsqrt;
-    case vm::Op::kReciprocal: return Op::kReciprocal;
-    case vm::Op::kExp: return Op::kExp;
-    case vm::Op::kExpm1: return Op::kExpm1;
-    case vm::Op::kLog: return Op::kLog;
-    case vm::Op::kLog1p: return Op::kLog1p;
-    case vm::Op::kTanh: return Op::kTanh;
-    case vm::Op::kSigmoid: return Op::kSigmoid;
-    case vm::Op::kErf: return Op::kErf;
-    case vm::Op::kFloor: return Op::kFloor;
-    case vm::Op::kCeil: return Op::kCeil;
-    case vm::Op::kRound: return Op::kRound;
-    case vm::Op::kTrunc: return Op::kTrunc;
-    case vm::Op::kIsNan: return Op::kIsNan;
-    case vm::Op::kNot: return boolean ? std::optional(Op::kNot) : std::nullopt;
-    default: return std::nullopt;
+    case vm::Op::kNeg:
+      return Op::kNeg;
+    case vm::Op::kAbs:
+      return Op::kAbs;
+    case vm::Op::kSign:
+      return Op::kSign;
+    case vm::Op::kSqrt:
+      return Op::kSqrt;
+    case vm::Op::kRsqrt:
+      return Op::kRsqrt;
+    case vm::Op::kReciprocal:
+      return Op::kReciprocal;
+    case vm::Op::kExp:
+      return Op::kExp;
+    case vm::Op::kExpm1:
+      return Op::kExpm1;
+    case vm::Op::kLog:
+      return Op::kLog;
+    case vm::Op::kLog1p:
+      return Op::kLog1p;
+    case vm::Op::kTanh:
+      return Op::kTanh;
+    case vm::Op::kSigmoid:
+      return Op::kSigmoid;
+    case vm::Op::kErf:
+      return Op::kErf;
+    case vm::Op::kFloor:
+      return Op::kFloor;
+    case vm::Op::kCeil:
+      return Op::kCeil;
+    case vm::Op::kRound:
+      return Op::kRound;
+    case vm::Op::kTrunc:
+      return Op::kTrunc;
+    case vm::Op::kIsNan:
+      return Op::kIsNan;
+    case vm::Op::kNot:
+      return boolean ? std::optional(Op::kNot) : std::nullopt;
+    default:
+      return std::nullopt;
   }
 }
 
 class Compiler {
  public:
-  explicit Compiler(const Source& s) : s_(s), uses_(s.registers.size(), 0), last_(s.registers.size(), 0), where_(s.registers.size(), kNone) {}
+  explicit Compiler(const Source& s)
+      : s_(s),
+        uses_(s.registers.size(), 0),
+        last_(s.registers.size(), 0),
+        where_(s.registers.size(), kNone) {}
 
   std::optional<Code> run() {
     for (const Source::Register& r : s_.registers)
@@ -175,7 +215,8 @@ class Compiler {
     return i.a == r || (i.kind == Source::Kind::kOp && i.op != vm::Op::kWhere);
   }
 
-  // The instruction's result is the running value; it goes to memory unless the next instruction alone takes it.
+  // The instruction's result is the running value; it goes to memory unless the next instruction alone takes
+  // it.
   void finish(size_t k) {
     const Source::Instruction& i = s_.code[k];
     held_ = i.out;

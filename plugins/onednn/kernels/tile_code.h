@@ -31,7 +31,7 @@ struct Source {
 
 struct Code {
   struct Operand {
-    bool scratch;    // a tile of the code's own, number `index`; else the memory of register `index`
+    bool scratch;  // a tile of the code's own, number `index`; else the memory of register `index`
     uint16_t index;
     bool running;
     bool written;

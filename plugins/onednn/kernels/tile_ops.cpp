@@ -41,7 +41,8 @@ using math::V;
 using math::VI;
 constexpr int kTile = 8 * kWidth;
 
-using Next = void (*)(const Instruction* ip, const Operand* in, int64_t i, V v0, V v1, V v2, V v3, V v4, V v5, V v6, V v7);
+using Next = void (*)(const Instruction* ip, const Operand* in, int64_t i, V v0, V v1, V v2, V v3, V v4, V v5,
+                      V v6, V v7);
 
 V load(const float* p) {
   V v;
@@ -79,7 +80,10 @@ V apply(V x) {
     V y;
     for (int j = 0; j < kWidth; ++j) {
       const float f = x[j];
-      y[j] = op == Op::kFloor ? std::floor(f) : op == Op::kCeil ? std::ceil(f) : op == Op::kRound ? std::nearbyint(f) : std::trunc(f);
+      y[j] = op == Op::kFloor   ? std::floor(f)
+             : op == Op::kCeil  ? std::ceil(f)
+             : op == Op::kRound ? std::nearbyint(f)
+                                : std::trunc(f);
     }
     return y;
   }
@@ -114,7 +118,8 @@ V fused(V x, V a, V c) {
 #endif
 }
 
-#define ARGUMENTS const Instruction *ip, const Operand *in, int64_t i, V v0, V v1, V v2, V v3, V v4, V v5, V v6, V v7
+#define ARGUMENTS \
+  const Instruction *ip, const Operand *in, int64_t i, V v0, V v1, V v2, V v3, V v4, V v5, V v6, V v7
 #define NEXT return reinterpret_cast<Next>(ip[1].function)(ip + 1, in, i, v0, v1, v2, v3, v4, v5, v6, v7)
 #define EACH(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
 
@@ -168,10 +173,13 @@ void run_binary(ARGUMENTS) {
 template <Op op>
 void run_ternary(ARGUMENTS) {
   const float *a = at(in[ip->a], i), *b = at(in[ip->b], i);
-#define STEP(k)                                                                                               \
-  {                                                                                                           \
-    const V p = load(a + k * kWidth), q = load(b + k * kWidth);                                               \
-    v##k = op == Op::kFma ? fused(v##k, p, q) : op == Op::kFmaAdd ? fused(p, q, v##k) : v##k != 0.0f ? p : q; \
+#define STEP(k)                                                 \
+  {                                                             \
+    const V p = load(a + k * kWidth), q = load(b + k * kWidth); \
+    v##k = op == Op::kFma      ? fused(v##k, p, q)              \
+           : op == Op::kFmaAdd ? fused(p, q, v##k)              \
+           : v##k != 0.0f      ? p                              \
+                               : q;                             \
   }
   EACH(STEP)
 #undef STEP
@@ -180,7 +188,8 @@ void run_ternary(ARGUMENTS) {
 
 void run(const Instruction* code, const Operand* operands, int64_t n) {
   const V z{};
-  for (int64_t i = 0; i < n; i += kTile) reinterpret_cast<Next>(code[0].function)(code, operands, i, z, z, z, z, z, z, z, z);
+  for (int64_t i = 0; i < n; i += kTile)
+    reinterpret_cast<Next>(code[0].function)(code, operands, i, z, z, z, z, z, z, z, z);
 }
 
 Machine make() {
@@ -196,13 +205,13 @@ Machine make() {
 #define BINARY(op) set(Op::op, run_binary<Op::op>);
 #define UNARY(op) set(Op::op, run_unary<Op::op>);
 #define TERNARY(op) set(Op::op, run_ternary<Op::op>);
-  BINARY(kAdd) BINARY(kSub) BINARY(kSubFrom) BINARY(kMul) BINARY(kDiv) BINARY(kDivInto) BINARY(kMax) BINARY(kMin)
-  BINARY(kEq) BINARY(kNe) BINARY(kLt) BINARY(kLe) BINARY(kGt) BINARY(kGe)
-  TERNARY(kFma) TERNARY(kFmaAdd) TERNARY(kSelect)
-  UNARY(kSquare) UNARY(kNeg) UNARY(kAbs) UNARY(kSqrt) UNARY(kRsqrt) UNARY(kReciprocal) UNARY(kExp) UNARY(kExpm1) UNARY(kLog)
-  UNARY(kLog1p) UNARY(kTanh) UNARY(kSigmoid) UNARY(kErf) UNARY(kSign) UNARY(kNot) UNARY(kIsNan) UNARY(kToBool)
-  UNARY(kFloor) UNARY(kCeil) UNARY(kRound) UNARY(kTrunc)
-  return m;
+  BINARY(kAdd)
+  BINARY(kSub) BINARY(kSubFrom) BINARY(kMul) BINARY(kDiv) BINARY(kDivInto) BINARY(kMax) BINARY(kMin)
+      BINARY(kEq) BINARY(kNe) BINARY(kLt) BINARY(kLe) BINARY(kGt) BINARY(kGe) TERNARY(kFma) TERNARY(kFmaAdd)
+          TERNARY(kSelect) UNARY(kSquare) UNARY(kNeg) UNARY(kAbs) UNARY(kSqrt) UNARY(kRsqrt)
+              UNARY(kReciprocal) UNARY(kExp) UNARY(kExpm1) UNARY(kLog) UNARY(kLog1p) UNARY(kTanh)
+                  UNARY(kSigmoid) UNARY(kErf) UNARY(kSign) UNARY(kNot) UNARY(kIsNan) UNARY(kToBool)
+                      UNARY(kFloor) UNARY(kCeil) UNARY(kRound) UNARY(kTrunc) return m;
 }
 
 }  // namespace

@@ -28,14 +28,15 @@ struct Isa {
 Isa choose() {
 #ifdef __x86_64__
   __builtin_cpu_init();
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+  const bool avx2 =
+      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
   const std::string_view wanted = plugin::option("onednn", "isa");
   const bool known = wanted.empty() || wanted == "avx512" || wanted == "avx2" || wanted == "portable";
   if (!known) {
-    throw plugin::Error(LAZYT_CODE_INVALID_ARGUMENT,
-                        "LAZYT_ONEDNN_ISA is '" + std::string(wanted) + "'; it can be avx512, avx2 or portable");
+    throw plugin::Error(LAZYT_CODE_INVALID_ARGUMENT, "LAZYT_ONEDNN_ISA is '" + std::string(wanted) +
+                                                         "'; it can be avx512, avx2 or portable");
   }
   if (wanted != "portable") {
     if (avx512 && wanted != "avx2") return {vm::avx512_table(), tile::avx512_machine()};

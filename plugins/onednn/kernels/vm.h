@@ -1,5 +1,5 @@
-// The vector machine that runs fused pointwise code: one instruction is one loop over a block of elements that
-// lies in the first-level cache.
+// The vector machine that runs fused pointwise code: one instruction is one loop over a block of elements
+// that lies in the first-level cache.
 //
 // The same source (vm_ops.cpp) is compiled for AVX-512, AVX2 and plain x86-64 (or any other CPU); which is
 // used is decided once, at run time.
@@ -27,30 +27,100 @@ inline constexpr bool is_float(Type t) { return t >= Type::kF32; }
 // kCount for a dtype that no register holds.
 inline constexpr Type type_of(lazyt_dtype_t dtype) {
   switch (dtype) {
-    case LAZYT_DTYPE_BOOL: return Type::kBool;
-    case LAZYT_DTYPE_UINT8: return Type::kU8;
-    case LAZYT_DTYPE_INT8: return Type::kI8;
-    case LAZYT_DTYPE_INT16: return Type::kI16;
-    case LAZYT_DTYPE_INT32: return Type::kI32;
-    case LAZYT_DTYPE_INT64: return Type::kI64;
-    case LAZYT_DTYPE_FLOAT16: case LAZYT_DTYPE_BFLOAT16: case LAZYT_DTYPE_FLOAT32: return Type::kF32;
-    case LAZYT_DTYPE_FLOAT64: return Type::kF64;
-    default: return Type::kCount;
+    case LAZYT_DTYPE_BOOL:
+      return Type::kBool;
+    case LAZYT_DTYPE_UINT8:
+      return Type::kU8;
+    case LAZYT_DTYPE_INT8:
+      return Type::kI8;
+    case LAZYT_DTYPE_INT16:
+      return Type::kI16;
+    case LAZYT_DTYPE_INT32:
+      return Type::kI32;
+    case LAZYT_DTYPE_INT64:
+      return Type::kI64;
+    case LAZYT_DTYPE_FLOAT16:
+    case LAZYT_DTYPE_BFLOAT16:
+    case LAZYT_DTYPE_FLOAT32:
+      return Type::kF32;
+    case LAZYT_DTYPE_FLOAT64:
+      return Type::kF64;
+    default:
+      return Type::kCount;
   }
 }
 
 enum class Op : uint8_t {
   // Two operands of one type.
-  kAdd, kSub, kMul, kDiv, kDivTrunc, kDivFloor, kFmod, kRemainder, kMax, kMin, kFmax, kFmin, kPow, kAtan2, kHypot,
-  kCopysign, kAnd, kOr, kXor, kShl, kShr,
+  kAdd,
+  kSub,
+  kMul,
+  kDiv,
+  kDivTrunc,
+  kDivFloor,
+  kFmod,
+  kRemainder,
+  kMax,
+  kMin,
+  kFmax,
+  kFmin,
+  kPow,
+  kAtan2,
+  kHypot,
+  kCopysign,
+  kAnd,
+  kOr,
+  kXor,
+  kShl,
+  kShr,
   // Two operands of one type, a bool result.
-  kEq, kNe, kLt, kLe, kGt, kGe,
+  kEq,
+  kNe,
+  kLt,
+  kLe,
+  kGt,
+  kGe,
   // One operand.
-  kMove, kAbs, kNeg, kSign, kFloor, kCeil, kRound, kTrunc, kSqrt, kRsqrt, kReciprocal, kExp, kExp2, kExpm1, kLog,
-  kLog2, kLog10, kLog1p, kSin, kCos, kTan, kAsin, kAcos, kAtan, kSinh, kCosh, kTanh, kAsinh, kAcosh, kAtanh, kSigmoid,
-  kErf, kErfc, kErfinv, kLgamma, kDigamma, kNot,
+  kMove,
+  kAbs,
+  kNeg,
+  kSign,
+  kFloor,
+  kCeil,
+  kRound,
+  kTrunc,
+  kSqrt,
+  kRsqrt,
+  kReciprocal,
+  kExp,
+  kExp2,
+  kExpm1,
+  kLog,
+  kLog2,
+  kLog10,
+  kLog1p,
+  kSin,
+  kCos,
+  kTan,
+  kAsin,
+  kAcos,
+  kAtan,
+  kSinh,
+  kCosh,
+  kTanh,
+  kAsinh,
+  kAcosh,
+  kAtanh,
+  kSigmoid,
+  kErf,
+  kErfc,
+  kErfinv,
+  kLgamma,
+  kDigamma,
+  kNot,
   // One operand, a bool result.
-  kIsNan, kIsInf,
+  kIsNan,
+  kIsInf,
   // (bool, T, T): the first where true.
   kWhere,
   // a * b + c, one rounding where the CPU has it.
@@ -65,12 +135,14 @@ using Convert = void (*)(void* out, const void* in, int n);
 
 struct Table {
   const char* name;
-  Function functions[static_cast<int>(Op::kCount)][static_cast<int>(Type::kCount)];  // by operand type; null = none
-  Convert casts[static_cast<int>(Type::kCount)][static_cast<int>(Type::kCount)];     // [from][to], PyTorch's rules
-  Convert load_f16, store_f16, load_bf16, store_bf16;                                // f32 registers
-  Convert round_f16, round_bf16;                                                     // f32 to f32
-  void (*sum_f32)(double* sum, const float* in, int n);          // added to *sum
-  float (*max_f32)(const float* in, int n);                      // NaN if there is one; n > 0
+  Function functions[static_cast<int>(Op::kCount)]
+                    [static_cast<int>(Type::kCount)];  // by operand type; null = none
+  Convert casts[static_cast<int>(Type::kCount)]
+               [static_cast<int>(Type::kCount)];         // [from][to], PyTorch's rules
+  Convert load_f16, store_f16, load_bf16, store_bf16;    // f32 registers
+  Convert round_f16, round_bf16;                         // f32 to f32
+  void (*sum_f32)(double* sum, const float* in, int n);  // added to *sum
+  float (*max_f32)(const float* in, int n);              // NaN if there is one; n > 0
   float (*min_f32)(const float* in, int n);
   void (*add_columns_f32)(float* sums, const float* in, int n);  // sums[i] += in[i]
   // n words from counter `first` of the stream: words 4 * j .. 4 * j + 3 belong to counter + j. n % 4 == 0.

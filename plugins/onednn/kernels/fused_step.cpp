@@ -1,0 +1,499 @@
+#include "fused_step.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+
+namespace lazyt::onednn {
+
+using vm::kBlock;
+using vm::Type;
+
+namespace {
+
+// Elements that are worth a second thread.
+constexpr int64_t kGrain = 32768;
+constexpr size_t kTileBytes = tile::kMaxTile * 4;
+
+void set_number(const Frame& frame, const Number& n, Type type, void* out, int count) {
+  auto fill = [&](auto value) { std::fill_n(static_cast<decltype(value)*>(out), count, value); };
+  switch (type) {
+    case Type::kBool:
+      return fill(static_cast<uint8_t>(n.constant && !n.integral ? n.d != 0 : frame.as_double(n) != 0));
+    case Type::kU8:
+      return fill(static_cast<uint8_t>(frame.as_int(n)));
+    case Type::kI8:
+      return fill(static_cast<int8_t>(frame.as_int(n)));
+    case Type::kI16:
+      return fill(static_cast<int16_t>(frame.as_int(n)));
+    case Type::kI32:
+      return fill(static_cast<int32_t>(frame.as_int(n)));
+    case Type::kI64:
+      return fill(frame.as_int(n));
+    case Type::kF32:
+      return fill(static_cast<float>(frame.as_double(n)));
+    default:
+      return fill(frame.as_double(n));
+  }
+}
+
+// out[i] = in[i * stride] for elements of `size` bytes.
+void gather(std::byte* out, const std::byte* in, int64_t stride, int n, int size) {
+  auto run = [&]<class T>(T) {
+    auto* o = reinterpret_cast<T*>(out);
+    auto* p = reinterpret_cast<const T*>(in);
+    if (stride == 0) {
+      std::fill_n(o, n, *p);
+    } else {
+      for (int i = 0; i < n; ++i) o[i] = p[i * stride];
+    }
+  };
+  if (stride == 1) {
+    std::memcpy(out, in, static_cast<size_t>(n) * static_cast<size_t>(size));
+  } else {
+    switch (size) {
+      case 1:
+        return run(uint8_t{});
+      case 2:
+        return run(uint16_t{});
+      case 4:
+        return run(uint32_t{});
+      default:
+        return run(uint64_t{});
+    }
+  }
+}
+void scatter(std::byte* out, const std::byte* in, int64_t stride, int n, int size) {
+  auto run = [&]<class T>(T) {
+    auto* o = reinterpret_cast<T*>(out);
+    auto* p = reinterpret_cast<const T*>(in);
+    for (int i = 0; i < n; ++i) o[i * stride] = p[i];
+  };
+  if (stride == 1) {
+    std::memcpy(out, in, static_cast<size_t>(n) * static_cast<size_t>(size));
+  } else {
+    switch (size) {
+      case 1:
+        return run(uint8_t{});
+      case 2:
+        return run(uint16_t{});
+      case 4:
+        return run(uint32_t{});
+      default:
+        return run(uint64_t{});
+    }
+  }
+}
+
+// Calls f(element offset, stride, first element of the run, count) for the runs along the innermost loop that
+// make up the linear range [begin, begin + n) of the loops.
+template <class F>
+void for_each_run(const Dims& loops, const Dims& strides, int64_t begin, int n, F&& f) {
+  const size_t inner = loops.size() - 1;
+  int64_t index[16];
+  int64_t rest = begin, offset = 0;
+  for (size_t d = loops.size(); d-- > 0;) {
+    index[d] = rest % loops[d];
+    rest /= loops[d];
+    offset += index[d] * strides[d];
+  }
+  for (int done = 0; done < n;) {
+    const int count = static_cast<int>(std::min<int64_t>(n - done, loops[inner] - index[inner]));
+    f(offset, strides[inner], done, count);
+    done += count;
+    index[inner] += count;
+    offset += count * strides[inner];
+    for (size_t d = inner; d > 0 && index[d] == loops[d]; --d) {
+      offset += strides[d - 1] - index[d] * strides[d];
+      index[d] = 0;
+      ++index[d - 1];
+    }
+  }
+}
+
+}  // namespace
+
+std::string FusedStep::describe() const {
+  return (tiled_ ? "tiled " : "") + std::string(reductions_.empty() ? "pointwise of " : "reduction of ") +
+         std::to_string(code_.size()) + " instructions";
+}
+
+void FusedStep::run(const Frame& frame) const {
+  if (reductions_.empty()) return run_pointwise(frame);
+  run_reductions(frame);
+}
+
+std::byte* FusedStep::scratch() const {
+  struct Aligned {
+    std::byte* p = nullptr;
+    size_t size = 0;
+    ~Aligned() { std::free(p); }
+  };
+  thread_local Aligned own;
+  const size_t need = static_cast<size_t>(slots_) * kBlock * 8 +
+                      (tiled_ ? (tile_.scratch_tiles + tile_.operands.size()) * kTileBytes : 0);
+  if (own.size < need) {
+    std::free(own.p);
+    own.p = static_cast<std::byte*>(std::aligned_alloc(64, need));
+    own.size = own.p ? need : 0;
+    if (!own.p) throw std::bad_alloc();
+  }
+  return own.p;
+}
+
+void FusedStep::begin(const Frame& frame, Block& b, int64_t longest) const {
+  std::byte* memory = scratch();
+  for (uint16_t s = 0; s < slots_; ++s) b.slot[s] = b.memory[s] = memory + size_t{s} * kBlock * 8;
+  const int n = static_cast<int>(std::min<int64_t>(std::max<int64_t>(longest, tile::kMaxTile), kBlock));
+  for (const NumberFill& f : numbers_) set_number(frame, f.number, f.type, b.slot[f.slot], n);
+  for (const Load& l : loads_) {
+    if (!l.single) continue;
+    const std::byte* at = base(frame, l.tensor);
+    if (l.convert) {
+      l.convert(b.slot[l.slot], at, 1);
+      gather(b.memory[l.slot], b.memory[l.slot], 0, n, 4);
+    } else {
+      gather(b.memory[l.slot], at, 0, n, l.size);
+    }
+  }
+}
+
+std::byte* FusedStep::base(const Frame& frame, const Tensor& t) {
+  return frame.storages[t.storage] + t.layout.offset * static_cast<int64_t>(t.element());
+}
+
+void FusedStep::block(const Frame& frame, Block& b, int64_t at, int n) const {
+  for (const Load& l : loads_) {
+    if (l.single) continue;
+    const std::byte* from = base(frame, l.tensor);
+    if (l.linear) {
+      from += at * l.size;
+      if (l.direct) {
+        b.slot[l.slot] = const_cast<std::byte*>(from);
+      } else {
+        l.convert(b.slot[l.slot], from, n);
+      }
+      continue;
+    }
+    std::byte* to = b.memory[l.slot];
+    if (!l.convert) {
+      for_each_run(loops_, l.strides, at, n, [&](int64_t offset, int64_t stride, int first, int count) {
+        gather(to + first * l.size, from + offset * l.size, stride, count, l.size);
+      });
+    } else {
+      alignas(64) std::byte raw[kBlock * 2];
+      for_each_run(loops_, l.strides, at, n, [&](int64_t offset, int64_t stride, int first, int count) {
+        gather(raw + first * 2, from + offset * 2, stride, count, 2);
+      });
+      l.convert(to, raw, n);
+    }
+  }
+  for (const IndexFill& f : indices_) {
+    auto* out = reinterpret_cast<int64_t*>(b.memory[f.slot]);
+    for_each_run(loops_, f.strides, at, n, [&](int64_t offset, int64_t stride, int first, int count) {
+      for (int i = 0; i < count; ++i) out[first + i] = offset + i * stride;
+    });
+  }
+  for (const RandomFill& f : randoms_) {
+    // Blocks begin at multiples of kBlock, which is a multiple of 4.
+    alignas(64) uint32_t words[kBlock];
+    const auto offset = static_cast<uint64_t>(frame.as_int(f.offset)) + static_cast<uint64_t>(at / 4);
+    vm::table().philox(static_cast<uint64_t>(frame.as_int(f.seed)), offset, words, (n + 3) / 4 * 4);
+    auto* out = reinterpret_cast<float*>(b.memory[f.slot]);
+    for (int i = 0; i < n; ++i) out[i] = static_cast<float>(words[i] >> 8) * 0x1p-24f;
+  }
+  for (const Store& s : stores_)
+    if (s.direct) b.slot[s.slot] = base(frame, s.tensor) + at * s.size;
+  if (tiled_) run_tiles(b, n);
+  for (const Instruction& i : code_) {
+    if (tiled_) break;
+    if (i.convert) {
+      i.convert(b.slot[i.out], b.slot[i.a], n);
+    } else {
+      i.function(b.slot[i.out], b.slot[i.a], b.slot[i.b], b.slot[i.c], n);
+    }
+  }
+  for (const Store& s : stores_) {
+    if (s.direct) continue;
+    std::byte* to = base(frame, s.tensor);
+    const auto* from = static_cast<const std::byte*>(b.slot[s.slot]);
+    alignas(64) std::byte raw[kBlock * 2];
+    if (s.convert) {
+      if (s.linear) {
+        s.convert(to + at * s.size, from, n);
+        continue;
+      }
+      s.convert(raw, from, n);
+      from = raw;
+    }
+    if (s.linear) {
+      std::memcpy(to + at * s.size, from, static_cast<size_t>(n) * static_cast<size_t>(s.size));
+    } else {
+      for_each_run(loops_, s.strides, at, n, [&](int64_t offset, int64_t stride, int first, int count) {
+        scatter(to + offset * s.size, from + first * s.size, stride, count, s.size);
+      });
+    }
+  }
+}
+
+void FusedStep::run_tiles(Block& b, int n) const {
+  const tile::Machine& m = tile::machine();
+  const int full = n / m.tile * m.tile, rest = n - full;
+  tile::Operand operands[256];
+  std::byte* scratch = b.memory[0] + size_t{slots_} * kBlock * 8;
+  for (size_t k = 0; k < tile_.operands.size(); ++k) {
+    const tile::Code::Operand& o = tile_.operands[k];
+    operands[k] = {o.scratch ? scratch + size_t{o.index} * kTileBytes : b.slot[tile_slots_[k]],
+                   o.running ? -1 : 0};
+  }
+  if (full) m.run(tile_.code.data(), operands, full);
+  if (!rest) return;
+  // The last tile runs on copies: a tensor's memory ends where it ends.
+  std::byte* pad = scratch + size_t{tile_.scratch_tiles} * kTileBytes;
+  for (size_t k = 0; k < tile_.operands.size(); ++k) {
+    const tile::Code::Operand& o = tile_.operands[k];
+    if (!o.running) continue;
+    const size_t size = static_cast<size_t>(tile_sizes_[k]);
+    operands[k].base = static_cast<std::byte*>(operands[k].base) + static_cast<size_t>(full) * size;
+    if (!tile_direct_[k]) continue;
+    if (!o.written) std::memcpy(pad + k * kTileBytes, operands[k].base, static_cast<size_t>(rest) * size);
+    operands[k].base = pad + k * kTileBytes;
+  }
+  m.run(tile_.code.data(), operands, m.tile);
+  for (size_t k = 0; k < tile_.operands.size(); ++k) {
+    if (!tile_.operands[k].written || !tile_direct_[k]) continue;
+    const size_t size = static_cast<size_t>(tile_sizes_[k]);
+    std::memcpy(static_cast<std::byte*>(b.slot[tile_slots_[k]]) + static_cast<size_t>(full) * size,
+                operands[k].base, static_cast<size_t>(rest) * size);
+  }
+}
+
+void FusedStep::run_pointwise(const Frame& frame) const {
+  const int64_t blocks = (count_ + block_ - 1) / block_;
+  const int threads =
+      static_cast<int>(std::min<int64_t>(frame.threads, std::max<int64_t>(1, count_ / kGrain)));
+  auto part = [&](int64_t first, int64_t last) {
+    Block b;
+    begin(frame, b, count_);
+    for (int64_t k = first; k < last; ++k)
+      block(frame, b, k * block_, static_cast<int>(std::min<int64_t>(block_, count_ - k * block_)));
+  };
+  if (threads <= 1) return part(0, blocks);
+#pragma omp parallel num_threads(threads)
+  {
+    const int t = omp_get_thread_num(), all = omp_get_num_threads();
+    part(blocks * t / all, blocks * (t + 1) / all);
+  }
+}
+
+void FusedStep::finish(const Reduction& r, Total total, std::byte* out) const {
+  double d = r.f.floating ? total.d : static_cast<double>(total.i);
+  const bool plain_int = !r.f.floating && r.divisor == 1 && !r.root;
+  if (r.divisor != 1) d /= r.divisor;
+  if (r.root) d = std::sqrt(d);
+  switch (r.tensor.dtype) {
+    case LAZYT_DTYPE_FLOAT32:
+      *reinterpret_cast<float*>(out) = static_cast<float>(d);
+      break;
+    case LAZYT_DTYPE_FLOAT64:
+      *reinterpret_cast<double*>(out) = d;
+      break;
+    case LAZYT_DTYPE_FLOAT16:
+    case LAZYT_DTYPE_BFLOAT16: {
+      const float f = static_cast<float>(d);
+      storer(r.tensor.dtype)(out, &f, 1);
+      break;
+    }
+    default: {
+      const int64_t i = plain_int ? total.i : static_cast<int64_t>(d);
+      switch (r.tensor.element()) {
+        case 1:
+          *reinterpret_cast<int8_t*>(out) =
+              r.tensor.dtype == LAZYT_DTYPE_BOOL ? i != 0 : static_cast<int8_t>(i);
+          break;
+        case 2:
+          *reinterpret_cast<int16_t*>(out) = static_cast<int16_t>(i);
+          break;
+        case 4:
+          *reinterpret_cast<int32_t*>(out) = static_cast<int32_t>(i);
+          break;
+        default:
+          *reinterpret_cast<int64_t*>(out) = i;
+      }
+    }
+  }
+}
+
+int64_t FusedStep::place(const Reduction& r, size_t first, size_t last, int64_t k) const {
+  int64_t offset = 0;
+  for (size_t d = last; d-- > first;) {
+    offset += (k % loops_[d]) * r.strides[d];
+    k /= loops_[d];
+  }
+  return offset;
+}
+
+int64_t FusedStep::product(size_t first, size_t last) const {
+  int64_t n = 1;
+  for (size_t d = first; d < last; ++d) n *= loops_[d];
+  return n;
+}
+
+void FusedStep::run_reductions(const Frame& frame) const {
+  const int64_t outer = product(0, first_), length = product(first_, last_),
+                inner = product(last_, loops_.size());
+  if (outer == 0 || inner == 0) return;
+  if (inner == 1) {
+    rows(frame, outer, length);
+  } else {
+    columns(frame, outer, length, inner);
+  }
+}
+
+void FusedStep::row(const Frame& frame, Block& b, int64_t at, int64_t n, Total* totals) const {
+  for (int64_t done = 0; done < n; done += kBlock) {
+    const int count = static_cast<int>(std::min<int64_t>(kBlock, n - done));
+    block(frame, b, at + done, count);
+    for (size_t k = 0; k < reductions_.size(); ++k)
+      reductions_[k].f.row(totals[k], b.slot[reductions_[k].slot], count);
+  }
+}
+
+void FusedStep::rows(const Frame& frame, int64_t outer, int64_t length) const {
+  const size_t count = reductions_.size();
+  const int threads =
+      static_cast<int>(std::min<int64_t>(frame.threads, std::max<int64_t>(1, outer * length / kGrain)));
+  const int64_t pieces = (length + kPiece - 1) / kPiece;
+  if (pieces > 1) {  // few long rows: their pieces are shared out
+    auto* totals = reinterpret_cast<Total*>(frame.storages[partials_[0].storage]);
+#pragma omp parallel for num_threads(threads) if (threads > 1) schedule(static)
+    for (int64_t p = 0; p < outer * pieces; ++p) {
+      Block b;
+      begin(frame, b, kBlock);
+      Total* mine = totals + p * static_cast<int64_t>(count);
+      for (size_t k = 0; k < count; ++k) mine[k] = reductions_[k].f.start;
+      const int64_t from = p % pieces * kPiece;
+      row(frame, b, p / pieces * length + from, std::min(kPiece, length - from), mine);
+    }
+    for (int64_t o = 0; o < outer; ++o) {
+      for (size_t k = 0; k < count; ++k) {
+        Total total = reductions_[k].f.start;
+        for (int64_t p = 0; p < pieces; ++p)
+          reductions_[k].f.combine(
+              total, totals[(o * pieces + p) * static_cast<int64_t>(count) + static_cast<int64_t>(k)]);
+        put(frame, reductions_[k], place(reductions_[k], 0, first_, o), total);
+      }
+    }
+    return;
+  }
+  // Short rows share a block.
+  const int64_t together = length > 0 && length <= kBlock ? kBlock / length : 1;
+  const int64_t groups = (outer + together - 1) / together;
+  auto part = [&](int64_t first, int64_t last) {
+    Block b;
+    begin(frame, b, kBlock);
+    Total totals[16];
+    for (int64_t g = first; g < last; ++g) {
+      const int64_t o = g * together, rows_here = std::min(together, outer - o);
+      if (together > 1) {
+        block(frame, b, o * length, static_cast<int>(rows_here * length));
+        for (size_t k = 0; k < count; ++k) {
+          const Reduction& r = reductions_[k];
+          for (int64_t i = 0; i < rows_here; ++i) {
+            Total total = r.f.start;
+            r.f.row(total, static_cast<std::byte*>(b.slot[r.slot]) + i * length * element_[k],
+                    static_cast<int>(length));
+            put(frame, r, place(r, 0, first_, o + i), total);
+          }
+        }
+        continue;
+      }
+      for (size_t k = 0; k < count; ++k) totals[k] = reductions_[k].f.start;
+      row(frame, b, o * length, length, totals);
+      for (size_t k = 0; k < count; ++k)
+        put(frame, reductions_[k], place(reductions_[k], 0, first_, o), totals[k]);
+    }
+  };
+  if (threads <= 1) return part(0, groups);
+#pragma omp parallel num_threads(threads)
+  {
+    const int t = omp_get_thread_num(), all = omp_get_num_threads();
+    part(groups * t / all, groups * (t + 1) / all);
+  }
+}
+
+void FusedStep::columns(const Frame& frame, int64_t outer, int64_t length, int64_t inner) const {
+  const size_t count = reductions_.size();
+  const int64_t strips = (inner + kBlock - 1) / kBlock;
+  // Rows of a strip are added up in fixed portions, each a piece of work.
+  const int64_t portion = std::max<int64_t>(1, kPiece / std::min<int64_t>(inner, kBlock));
+  const int64_t portions = std::max<int64_t>(1, (length + portion - 1) / portion);
+  const int threads = static_cast<int>(
+      std::min<int64_t>(frame.threads, std::max<int64_t>(1, outer * length * inner / kGrain)));
+  auto* all = reinterpret_cast<Total*>(frame.storages[partials_[0].storage]);
+  const int64_t per_portion = static_cast<int64_t>(count) * inner;
+#pragma omp parallel num_threads(threads) if (threads > 1)
+  {
+    Block b;
+    begin(frame, b, kBlock);
+#pragma omp for schedule(static)
+    for (int64_t w = 0; w < outer * portions * strips; ++w) {
+      const int64_t strip = w % strips, p = w / strips % portions, o = w / strips / portions;
+      const int64_t column = strip * kBlock;
+      const int n = static_cast<int>(std::min<int64_t>(kBlock, inner - column));
+      Total* totals = all + (o * portions + p) * per_portion + column;
+      for (size_t k = 0; k < count; ++k)
+        std::fill_n(totals + static_cast<int64_t>(k) * inner, n, reductions_[k].f.start);
+      const int64_t last = std::min(length, (p + 1) * portion);
+      alignas(64) float sums[kBlock];
+      // Narrow rows share a block.
+      const int64_t together = strips == 1 ? kBlock / inner : 1;
+      for (size_t k = 0; k < count; ++k)
+        if (reductions_[k].sums_f32 && count == 1) std::fill_n(sums, n, 0.0f);
+      int64_t since = 0;
+      for (int64_t r = p * portion; r < last; r += together) {
+        const int64_t rows_here = std::min(together, last - r);
+        block(frame, b, (o * length + r) * inner + column,
+              static_cast<int>(strips == 1 ? rows_here * inner : n));
+        for (size_t k = 0; k < count; ++k) {
+          const Reduction& red = reductions_[k];
+          for (int64_t i = 0; i < rows_here; ++i) {
+            const std::byte* in = static_cast<std::byte*>(b.slot[red.slot]) + i * inner * element_[k];
+            if (red.sums_f32 && count == 1) {
+              vm::table().add_columns_f32(sums, reinterpret_cast<const float*>(in), n);
+              if (++since == 32) flush(totals, sums, n), since = 0;
+            } else {
+              red.f.columns(totals + static_cast<int64_t>(k) * inner, in, n);
+            }
+          }
+        }
+      }
+      if (count == 1 && reductions_[0].sums_f32) flush(totals, sums, n);
+    }
+  }
+  for (int64_t o = 0; o < outer; ++o) {
+    for (size_t k = 0; k < count; ++k) {
+      const Reduction& r = reductions_[k];
+      const int64_t start = place(r, 0, first_, o);
+      for (int64_t c = 0; c < inner; ++c) {
+        Total total = r.f.start;
+        for (int64_t p = 0; p < portions; ++p)
+          r.f.combine(total, all[(o * portions + p) * per_portion + static_cast<int64_t>(k) * inner + c]);
+        put(frame, r, start + place(r, last_, loops_.size(), c), total);
+      }
+    }
+  }
+}
+
+void FusedStep::flush(Total* totals, float* sums, int n) {
+  for (int i = 0; i < n; ++i) totals[i].d += sums[i], sums[i] = 0;
+}
+
+void FusedStep::put(const Frame& frame, const Reduction& r, int64_t offset, Total total) const {
+  finish(r, total, base(frame, r.tensor) + offset * static_cast<int64_t>(r.tensor.element()));
+}
+
+}  // namespace lazyt::onednn

@@ -1,0 +1,126 @@
+// FusedStep: what a FusedKernel becomes, and how it runs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "../compile.h"
+#include "tile_code.h"
+#include "totals.h"
+#include "vm.h"
+
+namespace lazyt::onednn {
+
+// Pieces in which a long reduction is added up: fixed, so that results do not depend on the thread count.
+inline constexpr int64_t kPiece = 65536;
+
+inline bool is_half(lazyt_dtype_t d) { return d == LAZYT_DTYPE_FLOAT16 || d == LAZYT_DTYPE_BFLOAT16; }
+inline vm::Convert loader(lazyt_dtype_t d) {
+  return d == LAZYT_DTYPE_FLOAT16 ? vm::table().load_f16 : vm::table().load_bf16;
+}
+inline vm::Convert storer(lazyt_dtype_t d) {
+  return d == LAZYT_DTYPE_FLOAT16 ? vm::table().store_f16 : vm::table().store_bf16;
+}
+
+class FusedStep final : public Step {
+ public:
+  struct Load {
+    Tensor tensor;
+    Dims strides;  // by loop
+    uint16_t slot;
+    int size;             // of an element in memory
+    vm::Convert convert;  // from f16, bf16
+    bool linear;          // lies as the loops run
+    bool single;          // one element for all
+    bool direct;          // linear and needs no conversion: the register is the memory
+  };
+  struct Store {
+    Tensor tensor;
+    Dims strides;
+    uint16_t slot;
+    int size;
+    vm::Convert convert;
+    bool linear;
+    bool direct;
+  };
+  struct Reduction {
+    Tensor tensor;
+    Dims strides;  // by loop; 0 for reduced loops
+    uint16_t slot;
+    ReduceFunctions f;
+    double divisor;
+    bool root;
+    bool sums_f32;  // columns are added in f32 for some rows, then in f64
+  };
+  struct Instruction {
+    vm::Function function;
+    vm::Convert convert;
+    uint16_t out, a, b, c;
+  };
+  struct NumberFill {
+    Number number;
+    vm::Type type;
+    uint16_t slot;
+  };
+  struct IndexFill {
+    size_t loop_dim;
+    Dims strides;  // of the index by loop
+    uint16_t slot;
+  };
+  struct RandomFill {
+    Number seed, offset;
+    uint16_t slot;
+  };
+
+  // The code for the register machine, if it has a form there: code_ is then not run.
+  bool tiled_ = false;
+  tile::Code tile_;
+  std::vector<uint16_t> tile_slots_;  // of tile_'s operands that are registers: the slot
+  std::vector<bool> tile_direct_;     // and whether it is the memory of a tensor
+  int64_t block_ = vm::kBlock;        // elements brought in at a time
+  std::vector<uint8_t> tile_sizes_;   // of tile_'s operands that run: bytes of an element
+  std::vector<Instruction> code_;
+  std::vector<Load> loads_;
+  std::vector<Store> stores_;
+  std::vector<Reduction> reductions_;
+  std::vector<NumberFill> numbers_;
+  std::vector<IndexFill> indices_;
+  std::vector<RandomFill> randoms_;
+  Dims loops_;
+  int64_t count_ = 0;
+  uint16_t slots_ = 0;
+  // Of a kernel with reductions: loops [0, first_) are kept, [first_, last_) reduced, [last_, end) kept.
+  size_t first_ = 0, last_ = 0;
+  std::vector<Tensor> partials_;  // of each reduction: totals of pieces and threads
+  std::vector<int64_t> element_;  // bytes of a register element of each reduction
+
+  std::string describe() const override;
+  void run(const Frame& frame) const override;
+
+ private:
+  // Registers of one thread for one run.
+  struct Block {
+    std::byte* memory[64 + 64];
+    void* slot[64 + 64];
+  };
+
+  std::byte* scratch() const;
+  void begin(const Frame& frame, Block& b, int64_t longest) const;
+  static std::byte* base(const Frame& frame, const Tensor& t);
+  void block(const Frame& frame, Block& b, int64_t at, int n) const;
+  void run_tiles(Block& b, int n) const;
+  void run_pointwise(const Frame& frame) const;
+  void finish(const Reduction& r, Total total, std::byte* out) const;
+  // Where the kept loops [first, last) at linear index k put a result, in elements.
+  int64_t place(const Reduction& r, size_t first, size_t last, int64_t k) const;
+  int64_t product(size_t first, size_t last) const;
+  void run_reductions(const Frame& frame) const;
+  // Totals of the elements [at, at + n) of one row, added to `totals`.
+  void row(const Frame& frame, Block& b, int64_t at, int64_t n, Total* totals) const;
+  void rows(const Frame& frame, int64_t outer, int64_t length) const;
+  void columns(const Frame& frame, int64_t outer, int64_t length, int64_t inner) const;
+  static void flush(Total* totals, float* sums, int n);
+  void put(const Frame& frame, const Reduction& r, int64_t offset, Total total) const;
+};
+
+}  // namespace lazyt::onednn

@@ -1,6 +1,7 @@
 #include <ATen/core/CachingHostAllocator.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <torch/library.h>
 
 #include "frontend/errors.h"
 #include "frontend/random.h"
@@ -40,7 +41,13 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   bool queryEvent(void*) const override { return true; }
   void synchronizeEvent(void*) const override { wait(); }
   void destroyEvent(void*, c10::DeviceIndex) const noexcept override {}
+  double elapsedTime(void*, void*, c10::DeviceIndex) const override {
+    TORCH_CHECK_NOT_IMPLEMENTED(false, "lazyt: events measure no time; take time.perf_counter() before and after, each behind "
+                                       "torch.accelerator.synchronize()");
+  }
 };
+
+void record_stream(at::Tensor&, c10::Stream) {}  // memory lives as long as work that uses it
 
 struct Hooks final : at::PrivateUse1HooksInterface {
   bool isBuilt() const override { return true; }
@@ -70,6 +77,8 @@ void register_device() {
   c10::impl::registerDeviceGuard(kDeviceType, &guard);
   static Hooks hooks;
   at::RegisterPrivateUse1HooksInterface(&hooks);
+  static torch::Library library(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
+  library.impl("record_stream", TORCH_FN(record_stream));
 }
 
 }  // namespace lazyt::frontend

@@ -3,6 +3,7 @@
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/from_blob.h>
 #include <c10/core/AutogradState.h>
+#include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/CPUAllocator.h>
 #include <sys/mman.h>
 
@@ -131,8 +132,29 @@ struct ThreadEnd {
   }
 };
 
-class Allocator final : public c10::Allocator {
+// What torch.accelerator asks of the device's memory comes from the plugin.
+class Allocator final : public c10::DeviceAllocator {
  public:
+  bool initialized() override { return true; }
+  void emptyCache(c10::MempoolId_t) override { check(loaded()->trim()); }
+  void recordStream(const c10::DataPtr&, c10::Stream) override {}  // memory lives as long as work that uses it
+  c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex) override {
+    const lazyt_memory_stats_t now = check(loaded()->memory_stats());
+    c10::CachingDeviceAllocator::DeviceStats stats;
+    stats.allocated_bytes[0].current = static_cast<int64_t>(now.bytes_in_use);
+    stats.allocated_bytes[0].peak = static_cast<int64_t>(now.peak_bytes_in_use);
+    stats.reserved_bytes[0].current = stats.reserved_bytes[0].peak = static_cast<int64_t>(now.bytes_reserved);
+    return stats;
+  }
+  void resetAccumulatedStats(c10::DeviceIndex) override { no_reset("accumulated"); }
+  void resetPeakStats(c10::DeviceIndex) override { no_reset("peak"); }
+  std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex) override {
+    const base::Ref<loader::Device> device = loaded();
+    TORCH_CHECK_NOT_IMPLEMENTED(device->info.total_bytes > 0, "lazyt: the backend does not say how much memory it has");
+    const uint64_t total = device->info.total_bytes, used = check(device->memory_stats()).bytes_in_use;
+    return {total - std::min(total, used), total};
+  }
+
   c10::DataPtr allocate(size_t n) override {
     std::lock_guard lock(trace::recording_lock);
     count_created(1);
@@ -141,6 +163,12 @@ class Allocator final : public c10::Allocator {
   c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
   void copy_data(void*, const void*, std::size_t) const override {
     TORCH_CHECK(false, "lazyt: raw copies of device memory are not possible; copy tensors");
+  }
+
+ private:
+  static base::Ref<loader::Device> loaded() { return check(trace::Session::get().device()); }
+  static void no_reset(const char* which) {
+    TORCH_CHECK_NOT_IMPLEMENTED(false, "lazyt: ", which, " memory statistics cannot be reset: they are the plugin's, since its start");
   }
 };
 

@@ -1,6 +1,7 @@
 """`torch.lazyt`: what PyTorch and its users expect of a device's module. There is one device, lazyt:0."""
 
 from collections.abc import Iterable
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -93,8 +94,23 @@ def current_stream(device: Any = None) -> torch.Stream:
     return torch.accelerator.current_stream()
 
 
+def default_stream(device: Any = None) -> torch.Stream:
+    """Streams are the traces of threads: each thread's own is its default."""
+    return current_stream(device)
+
+
+def set_stream(stream: torch.Stream) -> None:
+    torch.accelerator.set_stream(stream)
+
+
+def stream(stream: torch.Stream | None) -> Any:
+    """Context manager that selects a stream; None selects nothing."""
+    return nullcontext() if stream is None else stream
+
+
 def empty_cache() -> None:
-    """There for programs that call it on other devices."""
+    """Asks the backend to free what it only keeps for later."""
+    torch.accelerator.empty_cache()
 
 
 def memory_stats(device: Any = None) -> dict[str, int]:
@@ -113,6 +129,16 @@ def max_memory_allocated(device: Any = None) -> int:
 
 def memory_reserved(device: Any = None) -> int:
     return memory_stats(device)["bytes_reserved"]
+
+
+def max_memory_reserved(device: Any = None) -> int:
+    return memory_reserved(device)
+
+
+def mem_get_info(device: Any = None) -> tuple[int, int]:
+    """Free bytes and all bytes, as far as the backend knows them."""
+    _index(device)
+    return torch.accelerator.get_memory_info(0)
 
 
 # Random numbers: one generator. Seed and offset are data of a program, so seeding never waits.

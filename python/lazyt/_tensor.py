@@ -101,7 +101,8 @@ def _patch_dlpack() -> None:
 
     @functools.wraps(take)
     def from_dlpack(ext_tensor, *args, **kwargs):
-        if isinstance(ext_tensor, torch.Tensor) and is_ours(ext_tensor) and kwargs.get("copy") is None:
+        lazy = isinstance(ext_tensor, torch.Tensor) and ext_tensor.device.type == "lazyt"
+        if lazy and kwargs.get("copy") is None:
             kwargs["copy"] = True
         return take(ext_tensor, *args, **kwargs)
 

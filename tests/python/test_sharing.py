@@ -2,6 +2,7 @@
 
 import gc
 import io
+from contextlib import nullcontext
 
 import lazyt
 import numpy as np
@@ -73,9 +74,11 @@ def test_copies_are_made_where_they_are_asked_for():
     copied = np.from_dlpack(x, copy=True)
     copied[0] = 5
     assert x.tolist() == [1, 1, 1]
-    mine = torch.from_dlpack(x)  # PyTorch would write to what it may only read
-    mine.add_(1)
-    assert x.tolist() == [1, 1, 1] and mine.device.type == "cpu"
+    for mode in (nullcontext(), torch.device("cpu")):
+        with mode:
+            mine = torch.from_dlpack(x)  # PyTorch would write to what it may only read
+        mine.add_(1)
+        assert x.tolist() == [1, 1, 1] and mine.device.type == "cpu"
 
 
 def test_consumers_from_before_dlpack_1_get_copies():

@@ -236,6 +236,8 @@ void FusedKernel::build(Builder& b, const std::vector<StorageId>& may_alias_inpu
   for (const Instruction& i : code_)
     step->code_.push_back({i.function, i.convert, slot_of(i.out), slot_of(i.a), slot_of(i.b), slot_of(i.c)});
 
+  // Rows long enough for blocks of their own: then a broadcast row is read where it lies.
+  step->by_rows_ = reductions_.empty() && randoms_.empty() && loops.dims.size() > 1 && loops.dims.back() >= kBlock / 2;
   std::vector<StorageId> reads, writes, in_place;
   for (size_t k = 0; k < loads_.size(); ++k) {
     const Tensor& t = loads_[k].tensor;
@@ -250,6 +252,7 @@ void FusedKernel::build(Builder& b, const std::vector<StorageId>& may_alias_inpu
     l.single = std::all_of(l.strides.begin(), l.strides.end(), [](int64_t s) { return s == 0; });
     l.linear = !l.single && linear(l.strides);
     l.direct = l.linear && !l.convert;
+    l.in_row = step->by_rows_ && !l.single && !l.linear && !l.convert && l.strides.back() == 1;
     // In place: every result has the load's very geometry.
     bool same = reductions_.empty();
     for (size_t j = 0; same && j < stores_.size(); ++j)
@@ -285,8 +288,10 @@ void FusedKernel::build(Builder& b, const std::vector<StorageId>& may_alias_inpu
         step->tile_slots_.push_back(scratch ? uint16_t{0} : slot[r]);
         step->tile_sizes_.push_back(!scratch && registers_[r].type == Type::kBool ? 1 : 4);
         bool is_direct = false;
-        if (!scratch && registers_[r].source == Source::kLoad)
-          is_direct = step->loads_[registers_[r].source_index].direct;
+        if (!scratch && registers_[r].source == Source::kLoad) {
+          const FusedStep::Load& l = step->loads_[registers_[r].source_index];
+          is_direct = l.direct || l.in_row;
+        }
         if (!scratch && registers_[r].source == Source::kNone) is_direct = stored[r];
         step->tile_direct_.push_back(is_direct);
       }
@@ -294,7 +299,7 @@ void FusedKernel::build(Builder& b, const std::vector<StorageId>& may_alias_inpu
       const bool all_direct =
           reductions_.empty() && indices_.empty() && randoms_.empty() &&
           std::all_of(step->loads_.begin(), step->loads_.end(),
-                      [](auto& l) { return l.single || l.direct; }) &&
+                      [](auto& l) { return l.single || l.direct || l.in_row; }) &&
           std::all_of(step->stores_.begin(), step->stores_.end(), [](auto& s) { return s.direct; });
       if (all_direct) step->block_ = 16 * kBlock;
     }

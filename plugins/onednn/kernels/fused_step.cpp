@@ -178,6 +178,12 @@ void FusedStep::block(const Frame& frame, Block& b, int64_t at, int n) const {
       }
       continue;
     }
+    if (l.in_row) {
+      for_each_run(loops_, l.strides, at, n, [&](int64_t offset, int64_t, int, int) {
+        b.slot[l.slot] = const_cast<std::byte*>(from + offset * l.size);
+      });
+      continue;
+    }
     std::byte* to = b.memory[l.slot];
     if (!l.convert) {
       for_each_run(loops_, l.strides, at, n, [&](int64_t offset, int64_t stride, int first, int count) {
@@ -272,14 +278,18 @@ void FusedStep::run_tiles(Block& b, int n) const {
 }
 
 void FusedStep::run_pointwise(const Frame& frame) const {
-  const int64_t blocks = (count_ + block_ - 1) / block_;
+  if (count_ == 0) return;
+  const int64_t row = by_rows_ ? loops_.back() : count_;
+  const int64_t in_row = (row + block_ - 1) / block_, blocks = count_ / row * in_row;
   const int threads =
       static_cast<int>(std::min<int64_t>(frame.threads, std::max<int64_t>(1, count_ / kGrain)));
   auto part = [&](int64_t first, int64_t last) {
     Block b;
     begin(frame, b, count_);
-    for (int64_t k = first; k < last; ++k)
-      block(frame, b, k * block_, static_cast<int>(std::min<int64_t>(block_, count_ - k * block_)));
+    for (int64_t k = first; k < last; ++k) {
+      const int64_t start = k % in_row * block_;
+      block(frame, b, k / in_row * row + start, static_cast<int>(std::min(block_, row - start)));
+    }
   };
   if (threads <= 1) return part(0, blocks);
 #pragma omp parallel num_threads(threads)

@@ -33,6 +33,7 @@ class FusedStep final : public Step {
     bool linear;          // lies as the loops run
     bool single;          // one element for all
     bool direct;          // linear and needs no conversion: the register is the memory
+    bool in_row = false;  // the same along the innermost loop, where blocks keep to one row
   };
   struct Store {
     Tensor tensor;
@@ -78,6 +79,7 @@ class FusedStep final : public Step {
   std::vector<uint16_t> tile_slots_;  // of tile_'s operands that are registers: the slot
   std::vector<bool> tile_direct_;     // and whether it is the memory of a tensor
   int64_t block_ = vm::kBlock;        // elements brought in at a time
+  bool by_rows_ = false;  // no block goes past the end of the innermost loop
   std::vector<uint8_t> tile_sizes_;   // of tile_'s operands that run: bytes of an element
   std::vector<Instruction> code_;
   std::vector<Load> loads_;

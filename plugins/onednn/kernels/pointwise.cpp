@@ -8,6 +8,7 @@
 #include "../ops.h"
 #include "fused.h"
 #include "reduce.h"
+#include "transpose.h"
 
 namespace lazyt::onednn {
 
@@ -553,6 +554,14 @@ void lower_group(Builder& b, const toolkit::Unit& unit) {
     }
     nodes.push_back(i);
   }
+  if (unit.nodes.size() == 1) {
+    const lazyt_node_t& node = program.nodes()[unit.nodes[0]];
+    const bool moves = node.op == LAZYT_OP_CLONE || node.op == LAZYT_OP_TO_COPY || node.op == LAZYT_OP_LIFT_FRESH_COPY;
+    if (moves && !b.is_scalar(Builder::value_of(program.args(node)[0]))) {
+      const Tensor src = b.tensor(Builder::value_of(program.args(node)[0]));
+      return lower_copy(b, src, b.make(node.results, b.result_strides(node.results, program.strides(b.value(node.results)))));
+    }
+  }
   FusedKernel kernel(unit.dims, reduced);
   std::vector<Reg> registers(program.values().size(), kNoReg);
   std::vector<uint32_t> inside(program.values().size(), 0);  // uses by nodes of this kernel
@@ -605,6 +614,7 @@ void lower_group(Builder& b, const toolkit::Unit& unit) {
 }
 
 void lower_copy(Builder& b, const Tensor& src, const Tensor& dst) {
+  if (src.dtype == dst.dtype && src.dims() == dst.dims() && lower_transpose(b, src, dst)) return;
   FusedKernel kernel(dst.dims(), {});
   const Reg x = kernel.cast(kernel.load(src), vm::type_of(dst.dtype));
   kernel.store(x, dst);

@@ -2,6 +2,8 @@
 
 #include <ATen/core/dispatch/RegistrationHandleRAII.h>
 #include <ATen/core/enum_tag.h>
+#include <ATen/native/transformers/attention.h>
+#include <ATen/ops/_fused_sdp_choice_native.h>
 #include <torch/library.h>
 
 #include <atomic>
@@ -60,6 +62,7 @@ bool stays_composite(const std::string& name) {
       "aten::_pack_padded_sequence", "aten::_pack_padded_sequence_backward", "aten::_pad_packed_sequence",
       "aten::unsafe_split", "aten::unsafe_split_with_sizes", "aten::_unsafe_view",  // views that do not say so
       "aten::scalar_tensor", "aten::_efficientzerotensor", "aten::normal", "aten::uniform", "aten::_lazy_clone",
+      "aten::_safe_softmax",  // outside the opset; what it is made of is inside
   };
   return kNames.count(name) > 0;
 }
@@ -146,6 +149,10 @@ class LateOperators final : public c10::OpRegistrationListener {
 
 LateOperators* late_operators = nullptr;  // the dispatcher's
 
+// scaled_dot_product_attention: one operator where eager on the CPU takes its fused kernel (PyTorch says for which
+// dtypes, masks and heads), else what it is made of.
+void register_attention() { at::native::_fused_sdp_choice_stub.set_privateuse1_dispatch_ptr(&at::native::_fused_sdp_choice_cpp); }
+
 }  // namespace
 
 void record_late_operators() {
@@ -178,6 +185,7 @@ void initialize() {
     register_copies();
     register_rnn();
     register_optimizers();
+    register_attention();
     register_tracer();
     register_autocast();
     register_host_runner();

@@ -140,7 +140,9 @@ void fill(TorchOp& t) {
     if (a.alias_info() && !arg.written) refuse("it returns views");
     op.args.push_back(std::move(arg));
   }
-  op.random |= op.lowering == Lowering::kDropout || t.handle.hasTag(at::Tag::nondeterministic_seeded);
+  // Tagged as random for a dropout that its kernel refuses.
+  const bool only_tagged = op.name == "aten::_scaled_dot_product_flash_attention_for_cpu";
+  op.random |= op.lowering == Lowering::kDropout || (t.handle.hasTag(at::Tag::nondeterministic_seeded) && !only_tagged);
   if (op.random && op.lowering == Lowering::kPlain) refuse("it is random and outside the opset");
   // Pointwise kernels and copies are TensorIterator's, which checks; filling is exempt there.
   if (mutates && (t.handle.hasTag(at::Tag::pointwise) || op.lowering == Lowering::kCopy) &&

@@ -1,10 +1,11 @@
 // Losses: negative log likelihood over classes, and pointwise losses that are summed or averaged.
-#include <cmath>
-
 #include "elements.h"
+#include "fused.h"
 
 namespace lazyt::onednn {
 namespace {
+
+using vm::Op;
 
 constexpr int64_t kNone = 0, kMean = 1;  // reductions; 2 is the sum
 
@@ -108,50 +109,23 @@ void lower_nll_backward(Builder& b, const lazyt_node_t& node) {
   });
 }
 
-// ---- pointwise losses
+// ---- pointwise losses: one fused kernel each, with the sum or the mean as its reduction
 
-// value(x, t) of a loss, grad(x, t) its derivative by x; w and p are weights (1 where there are none).
 enum class Loss { kMse, kSmoothL1, kHuber, kBce, kBceLogits };
 
-template <Loss kLoss, class C>
-C loss_value(C x, C t, C parameter, C pos_weight) {
-  if constexpr (kLoss == Loss::kMse) return (x - t) * (x - t);
-  if constexpr (kLoss == Loss::kSmoothL1) {
-    const C d = std::abs(x - t);
-    return d < parameter ? C(0.5) * d * d / parameter : d - C(0.5) * parameter;
-  }
-  if constexpr (kLoss == Loss::kHuber) {
-    const C d = std::abs(x - t);
-    return d <= parameter ? C(0.5) * d * d : parameter * (d - C(0.5) * parameter);
-  }
-  if constexpr (kLoss == Loss::kBce) {
-    const C low = C(-100);
-    return (t - C(1)) * std::max(std::log1p(-x), low) - t * std::max(std::log(x), low);
-  }
-  if constexpr (kLoss == Loss::kBceLogits) {
-    const C log_sigmoid = std::min(x, C(0)) - std::log1p(std::exp(-std::abs(x)));  // NaN: from exp
-    return (C(1) - t) * x - (C(1) + (pos_weight - C(1)) * t) * log_sigmoid;
-  }
-}
-template <Loss kLoss, class C>
-C loss_grad(C x, C t, C parameter) {
-  if constexpr (kLoss == Loss::kMse) return C(2) * (x - t);
-  if constexpr (kLoss == Loss::kSmoothL1) {
-    const C d = x - t;
-    return d <= -parameter ? C(-1) : d >= parameter ? C(1) : d / parameter;
-  }
-  if constexpr (kLoss == Loss::kHuber) {
-    const C d = x - t;
-    return d <= -parameter ? -parameter : d >= parameter ? parameter : d;
-  }
-  if constexpr (kLoss == Loss::kBce) return (x - t) / std::max((C(1) - x) * x, C(1e-12));
-  return C(0);
-}
-
-// Which arguments a loss has; 0 = none.
+// Where the arguments of a loss are; 0 = none. Backward: the gradient comes first.
 struct LossArguments {
-  uint64_t self, weight, pos_weight, reduction, parameter;
+  uint64_t self, target, weight, pos_weight, reduction, parameter;
 };
+constexpr LossArguments arguments_of(Loss loss, bool backward) {
+  const uint64_t g = backward ? 1 : 0;
+  switch (loss) {
+    case Loss::kMse: return {g, g + 1, 0, 0, g + 2, 0};
+    case Loss::kBce: return {g, g + 1, g + 2, 0, g + 3, 0};
+    case Loss::kBceLogits: return {g, g + 1, g + 2, g + 3, g + 4, 0};
+    default: return {g, g + 1, 0, 0, g + 2, g + 3};
+  }
+}
 
 // kTensors: the arguments that are tensors, which must be of the result's dtype.
 template <uint64_t... kTensors>
@@ -163,22 +137,6 @@ Refusal accept_loss(const ProgramView& program, const lazyt_node_t& node) {
   return accepted();
 }
 
-Number parameter_of(Builder& b, const lazyt_node_t& node, uint64_t i) {
-  if (i) return b.number_of(b.program.args(node)[i]);
-  Number none;
-  none.d = 1;
-  return none;
-}
-// Argument i with the dims of all.
-Tensor broadcast_to(Builder& b, const lazyt_node_t& node, uint64_t i, const Dims& dims) {
-  Tensor out = tensor_at(b, b.program.args(node)[i]);
-  const size_t added = dims.size() - out.dims().size();
-  Layout layout{out.layout.offset, dims, Dims(dims.size(), 0)};
-  for (size_t d = 0; d < out.dims().size(); ++d)
-    if (out.dims()[d] == dims[added + d] && dims[added + d] != 1) layout.strides[added + d] = out.strides()[d];
-  out.layout = layout;
-  return out;
-}
 Dims broadcast_dims(const Dims& a, const Dims& b) {
   Dims out = a.size() >= b.size() ? a : b;
   const Dims& other = a.size() >= b.size() ? b : a;
@@ -189,98 +147,113 @@ Dims broadcast_dims(const Dims& a, const Dims& b) {
   return out;
 }
 
-// Elements whose losses are added up in double before the pieces are; the pieces do not depend on the threads.
-constexpr int64_t kPiece = 16384;
+// The operands of a loss as registers of its kernel, and arithmetic on them.
+class LossKernel {
+ public:
+  LossKernel(Builder& b, const lazyt_node_t& node, const LossArguments& at, const Dims& dims, bool reduces)
+      : kernel(dims, reduces ? std::vector<bool>(dims.size(), true) : std::vector<bool>()),
+        type(vm::type_of(b.dtype(node.results))), b_(b), node_(node), at_(at) {
+    x = load(at.self);
+    t = load(at.target);
+    if (at.parameter) c = kernel.number(b.number_of(b.program.args(node)[at.parameter]), type);
+  }
 
-template <Loss kLoss>
-constexpr LossArguments kForward = kLoss == Loss::kBce       ? LossArguments{0, 2, 0, 3, 0}
-                                  : kLoss == Loss::kBceLogits ? LossArguments{0, 2, 3, 4, 0}
-                                  : kLoss == Loss::kMse       ? LossArguments{0, 0, 0, 2, 0}
-                                                              : LossArguments{0, 0, 0, 2, 3};
+  Reg load(uint64_t i) { return kernel.load(tensor_at(b_, b_.program.args(node_)[i])); }
+  Reg number(double v) { return kernel.constant(v, type); }
+  Reg op(vm::Op o, Reg a, Reg b = kNoReg, Reg c = kNoReg) { return kernel.op(o, a, b, c); }
+  Reg add(Reg a, Reg b) { return op(Op::kAdd, a, b); }
+  Reg sub(Reg a, Reg b) { return op(Op::kSub, a, b); }
+  Reg mul(Reg a, Reg b) { return op(Op::kMul, a, b); }
+  // v times the weight, if there is one.
+  Reg weighted(Reg v) { return has(at_.weight) ? mul(v, load(at_.weight)) : v; }
+
+  Reg value(Loss loss) {
+    switch (loss) {
+      case Loss::kMse: return mul(sub(x, t), sub(x, t));
+      case Loss::kSmoothL1: {
+        const Reg d = op(Op::kAbs, sub(x, t)), half = number(0.5);
+        const Reg square = op(Op::kDiv, mul(mul(half, d), d), c);
+        return op(Op::kWhere, op(Op::kLt, d, c), square, sub(d, mul(half, c)));
+      }
+      case Loss::kHuber: {
+        const Reg d = op(Op::kAbs, sub(x, t)), half = number(0.5);
+        return op(Op::kWhere, op(Op::kLe, d, c), mul(mul(half, d), d), mul(c, sub(d, mul(half, c))));
+      }
+      case Loss::kBce: {
+        const Reg low = number(-100);
+        const Reg log_other = op(Op::kMax, op(Op::kLog1p, op(Op::kNeg, x)), low);
+        return sub(mul(sub(t, number(1)), log_other), mul(t, op(Op::kMax, op(Op::kLog, x), low)));
+      }
+      case Loss::kBceLogits: {
+        const Reg one = number(1);
+        const Reg tail = op(Op::kLog1p, op(Op::kExp, op(Op::kNeg, op(Op::kAbs, x))));
+        const Reg log_sigmoid = sub(op(Op::kMin, x, number(0)), tail);
+        Reg factor = one;
+        if (has(at_.pos_weight)) factor = op(Op::kFma, sub(load(at_.pos_weight), one), t, one);
+        return sub(mul(sub(one, t), x), mul(factor, log_sigmoid));
+      }
+    }
+    return x;
+  }
+  // The derivative by x.
+  Reg gradient(Loss loss) {
+    const Reg d = sub(x, t);
+    auto clipped = [&](Reg low, Reg high, Reg between) {
+      return op(Op::kWhere, op(Op::kLe, d, op(Op::kNeg, c)), low, op(Op::kWhere, op(Op::kGe, d, c), high, between));
+    };
+    switch (loss) {
+      case Loss::kSmoothL1: return clipped(number(-1), number(1), op(Op::kDiv, d, c));
+      case Loss::kHuber: return clipped(op(Op::kNeg, c), c, d);
+      case Loss::kBce: return op(Op::kDiv, d, op(Op::kMax, mul(sub(number(1), x), x), number(1e-12)));
+      default: throw plugin::Error(LAZYT_CODE_INTERNAL, "onednn: a loss without a gradient");
+    }
+  }
+
+  FusedKernel kernel;
+  vm::Type type;
+
+ private:
+  bool has(uint64_t i) const { return i && !Builder::is_none(b_.program.args(node_)[i]); }
+
+  Builder& b_;
+  const lazyt_node_t& node_;
+  LossArguments at_;
+  Reg x, t, c = kNoReg;
+};
+
+void finish(Builder& b, LossKernel& k, Reg value, uint32_t v) {
+  const Tensor out = b.make(v, b.result_strides(v, k.kernel.widest(b.dims(v))));
+  k.kernel.store(k.kernel.round_to(value, out.dtype), out);
+  k.kernel.build(b, b.may_be_donated(out.storage) ? std::vector<StorageId>{out.storage} : std::vector<StorageId>{});
+}
 
 template <Loss kLoss>
 void lower_loss(Builder& b, const lazyt_node_t& node) {
-  constexpr LossArguments where = kForward<kLoss>;
+  constexpr LossArguments at = arguments_of(kLoss, false);
   const auto args = b.program.args(node);
-  const int64_t reduction = b.int_of(args[where.reduction]);
-  Dims dims = broadcast_dims(b.dims(b.value_of(args[0])), b.dims(b.value_of(args[1])));
-  for (uint64_t i : {where.weight, where.pos_weight})
+  const int64_t reduction = b.int_of(args[at.reduction]);
+  Dims dims = broadcast_dims(b.dims(b.value_of(args[at.self])), b.dims(b.value_of(args[at.target])));
+  for (uint64_t i : {at.weight, at.pos_weight})
     if (i && !b.is_none(args[i])) dims = broadcast_dims(dims, b.dims(b.value_of(args[i])));
-  const bool weighted = where.weight && !b.is_none(args[where.weight]);
-  const bool pos_weighted = where.pos_weight && !b.is_none(args[where.pos_weight]);
-  const Tensor x_t = broadcast_to(b, node, 0, dims), target = broadcast_to(b, node, 1, dims);
-  const Tensor w_t = weighted ? broadcast_to(b, node, where.weight, dims) : x_t;
-  const Tensor p_t = pos_weighted ? broadcast_to(b, node, where.pos_weight, dims) : x_t;
-  const Number parameter = parameter_of(b, node, where.parameter);
-  const Tensor out = b.make_dense(node.results);
-  const int64_t count = toolkit::count_of(dims), pieces = reduction == kNone ? 0 : (count + kPiece - 1) / kPiece;
-  const Tensor parts = b.scratch(LAZYT_DTYPE_FLOAT64, {pieces});
-  with_floating(out.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    using C = Compute<T>;
-    b.add("loss", {x_t.storage, target.storage, w_t.storage, p_t.storage}, {out.storage, parts.storage}, [=](const Frame& frame) {
-      const T *x = frame.at<T>(x_t), *t = frame.at<T>(target), *w = frame.at<T>(w_t), *p = frame.at<T>(p_t);
-      T* y = frame.at<T>(out);
-      double* sums = frame.at<double>(parts);
-      const C c = static_cast<C>(frame.as_double(parameter));
-      const std::array<const Dims*, 4> strides = {&x_t.strides(), &target.strides(), &w_t.strides(), &p_t.strides()};
-      auto value = [&](const std::array<int64_t, 4>& at) {
-        const C loss = loss_value<kLoss, C>(widen(x[at[0]]), widen(t[at[1]]), c, pos_weighted ? widen(p[at[3]]) : C(1));
-        return weighted ? loss * widen(w[at[2]]) : loss;
-      };
-      if (reduction == kNone) {
-        parallel(frame, count, count * 8, [&](int64_t begin, int64_t end) {
-          Odometer<4> at(dims, strides, begin);
-          for (int64_t i = begin; i < end; ++i, at.next()) y[i] = narrow<T>(value(at.offsets));
-        });
-        return;
-      }
-      parallel(frame, pieces, count * 8, [&](int64_t begin, int64_t end) {
-        for (int64_t piece = begin; piece < end; ++piece) {
-          Odometer<4> at(dims, strides, piece * kPiece);
-          double sum = 0;
-          for (int64_t i = piece * kPiece; i < std::min(count, (piece + 1) * kPiece); ++i, at.next())
-            sum += static_cast<double>(value(at.offsets));
-          sums[piece] = sum;
-        }
-      });
-      double sum = 0;
-      for (int64_t piece = 0; piece < pieces; ++piece) sum += sums[piece];
-      if (reduction == kMean) sum /= static_cast<double>(count);
-      y[0] = narrow<T>(static_cast<C>(sum));
-    });
-  });
+  LossKernel k(b, node, at, dims, reduction != kNone);
+  const Reg value = k.weighted(k.value(kLoss));
+  if (reduction == kNone) return finish(b, k, value, node.results);
+  Tensor out = b.make(node.results);
+  out.layout.dims.assign(dims.size(), 1);
+  out.layout.strides.assign(dims.size(), 0);
+  k.kernel.reduce(value, ReduceKind::kSum, out, reduction == kMean ? static_cast<double>(toolkit::count_of(dims)) : 1);
+  k.kernel.build(b, {});
 }
 
 template <Loss kLoss>
 void lower_loss_backward(Builder& b, const lazyt_node_t& node) {
-  constexpr uint64_t kWeight = kLoss == Loss::kBce ? 3 : 0, kReduction = kLoss == Loss::kBce ? 4 : 3;
-  constexpr uint64_t kParameter = kLoss == Loss::kSmoothL1 || kLoss == Loss::kHuber ? 4 : 0;
-  const int64_t reduction = b.int_of(b.program.args(node)[kReduction]);
-  const Tensor out = b.make_dense(node.results);
-  const Dims dims = out.dims();
-  const bool weighted = kWeight && !b.is_none(b.program.args(node)[kWeight]);
-  const Tensor grad = broadcast_to(b, node, 0, dims), self = broadcast_to(b, node, 1, dims);
-  const Tensor target = broadcast_to(b, node, 2, dims), w_t = weighted ? broadcast_to(b, node, kWeight, dims) : self;
-  const Number parameter = parameter_of(b, node, kParameter);
-  const int64_t count = out.count();
-  with_floating(out.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    using C = Compute<T>;
-    b.add("loss_backward", {grad.storage, self.storage, target.storage, w_t.storage}, {out.storage}, [=](const Frame& frame) {
-      const T *g = frame.at<T>(grad), *x = frame.at<T>(self), *t = frame.at<T>(target), *w = frame.at<T>(w_t);
-      T* y = frame.at<T>(out);
-      const C c = static_cast<C>(frame.as_double(parameter)), divisor = reduction == kMean ? static_cast<C>(count) : C(1);
-      parallel(frame, count, count * 8, [&](int64_t begin, int64_t end) {
-        Odometer<4> at(dims, {&grad.strides(), &self.strides(), &target.strides(), &w_t.strides()}, begin);
-        for (int64_t i = begin; i < end; ++i, at.next()) {
-          C v = loss_grad<kLoss, C>(widen(x[at.offsets[1]]), widen(t[at.offsets[2]]), c) * widen(g[at.offsets[0]]);
-          if (weighted) v *= widen(w[at.offsets[3]]);
-          y[i] = narrow<T>(v / divisor);
-        }
-      });
-    });
-  });
+  constexpr LossArguments at = arguments_of(kLoss, true);
+  const Dims dims = b.dims(node.results);
+  LossKernel k(b, node, at, dims, false);
+  Reg value = k.weighted(k.mul(k.gradient(kLoss), k.load(0)));
+  if (b.int_of(b.program.args(node)[at.reduction]) == kMean)
+    value = k.op(Op::kDiv, value, k.number(static_cast<double>(toolkit::count_of(dims))));
+  finish(b, k, value, node.results);
 }
 
 }  // namespace
@@ -297,7 +270,6 @@ void register_loss(Register add) {
   opaque(LAZYT_OP_HUBER_LOSS, accept_loss<0, 1>, lower_loss<Loss::kHuber>);
   opaque(LAZYT_OP_BINARY_CROSS_ENTROPY, accept_loss<0, 1, 2>, lower_loss<Loss::kBce>);
   opaque(LAZYT_OP_BINARY_CROSS_ENTROPY_WITH_LOGITS, accept_loss<0, 1, 2, 3>, lower_loss<Loss::kBceLogits>);
-  opaque(LAZYT_OP_MSE_LOSS_BACKWARD, accept_loss<0, 1, 2>, lower_loss_backward<Loss::kMse>);
   opaque(LAZYT_OP_SMOOTH_L1_LOSS_BACKWARD, accept_loss<0, 1, 2>, lower_loss_backward<Loss::kSmoothL1>);
   opaque(LAZYT_OP_HUBER_LOSS_BACKWARD, accept_loss<0, 1, 2>, lower_loss_backward<Loss::kHuber>);
   opaque(LAZYT_OP_BINARY_CROSS_ENTROPY_BACKWARD, accept_loss<0, 1, 2, 3>, lower_loss_backward<Loss::kBce>);

@@ -158,6 +158,7 @@ py::dict memory_stats() {
     py::gil_scoped_release no_gil;
     return check(session().device());
   }();
+  session().drop_dead();
   lazyt_memory_stats_t s = check(device->memory_stats());
   return py::dict(py::arg("bytes_in_use") = s.bytes_in_use, py::arg("peak_bytes_in_use") = s.peak_bytes_in_use,
                   py::arg("bytes_reserved") = s.bytes_reserved, py::arg("derived_bytes") = s.derived_bytes);

@@ -191,8 +191,10 @@ void delete_state(void* context) {
   static base::Counter& destroyed = base::counter("DestroyLtcTensor");
   {
     std::lock_guard lock(trace::recording_lock);
-    trace::Recorder::forget(*state);
-    if (C10_UNLIKELY(state->data)) std::swap(last, state->data);
+    if (C10_LIKELY(!state->data))
+      trace::Recorder::forget(*state);
+    else
+      last = trace::Recorder::let_go(*state);
     destroyed.add_locked();
   }
   int order = order_of(state->size_bytes);

@@ -10,6 +10,12 @@ constexpr size_t kMaxTapes = 256;
 
 // Guarded by recording_lock.
 uint64_t last_epoch = 0, last_step = 0;
+constexpr uint64_t kMaxDeadBytes = 1 << 20;
+std::vector<base::Ref<exec::Data>>& dead() {
+  static auto* list = new std::vector<base::Ref<exec::Data>>;
+  return *list;
+}
+uint64_t dead_bytes = 0;
 std::vector<Recorder*>& all_recorders() {
   static auto* all = new std::vector<Recorder*>;
   return *all;
@@ -53,6 +59,20 @@ const char* flush_reason_name(FlushReason reason) {
 void Recorder::set_data(Storage& s, base::Ref<exec::Data> data) {
   forget(s);
   s.data = std::move(data);
+}
+
+base::Ref<exec::Data> Recorder::let_go(Storage& s) {
+  forget(s);
+  base::Ref<exec::Data> data = std::move(s.data);
+  if (!data || dead_bytes + data->size_bytes > kMaxDeadBytes) return data;
+  dead_bytes += data->size_bytes;
+  dead().push_back(std::move(data));
+  return nullptr;
+}
+
+std::vector<base::Ref<exec::Data>> Recorder::take_dead() {
+  dead_bytes = 0;
+  return std::exchange(dead(), {});
 }
 
 const uint32_t* Recorder::slot_kept_for(const Storage& s) const {
@@ -370,6 +390,7 @@ Launch Recorder::flush(FlushReason reason) {
   }
 
   Launch launch;
+  launch.dead = take_dead();
   launch.tape = tape_;
   launch.variant = t.variant;
   launch.reason = reason;

@@ -50,6 +50,7 @@ struct Launch {
   base::Ref<Variant> variant;
   std::vector<exec::Binding> inputs;           // tensors, then scalars
   std::vector<base::Ref<exec::Data>> outputs;  // one per variant->outputs
+  std::vector<base::Ref<exec::Data>> dead;     // what tensors left that died since the last launch: to be dropped first
   FlushReason reason = FlushReason::kMarkStep;
   uint64_t step = 0;  // number of this launch in the process
 };
@@ -92,6 +93,11 @@ class Recorder {
     if (storage.shared) forget_elsewhere(storage);
     storage.epoch = 0;
   }
+  // A tensor died: forget, and take its data. Returns what is to be dropped without the mutex; little data waits for the
+  // next launch instead, so that finalizers call no plugin and wake no thread.
+  static base::Ref<exec::Data> let_go(Storage& storage);
+  // What waits for a launch, for callers that want the memory back now.
+  static std::vector<base::Ref<exec::Data>> take_dead();
 
   bool empty() const { return position_ == 0; }
   size_t pending_ops() const { return position_; }

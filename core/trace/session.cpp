@@ -225,6 +225,7 @@ base::Status Session::flush(Recorder& recorder, FlushReason reason) {
 }
 
 void Session::run(Launch& launch, const base::Ref<loader::Device>& device) {
+  launch.dead.clear();
   const bool first = !launch.variant->plan;
   if (first || !(launch.variant->plan->device == device)) {
     auto plan = plan_for(*launch.tape, *launch.variant, device);
@@ -293,6 +294,13 @@ void Session::drain() {
     executor = executor_.get();
   }
   if (executor) executor->drain();
+  drop_dead();
+}
+
+void Session::drop_dead() {
+  std::vector<base::Ref<exec::Data>> dead;  // dropped after the lock
+  std::lock_guard recording(recording_lock);
+  dead = Recorder::take_dead();
 }
 
 base::Result<base::Ref<exec::Data>> Session::materialize(Storage& storage) {
@@ -382,6 +390,7 @@ void Session::shutdown() {
     std::lock_guard submit(submit_mutex_);
     executor_.reset();
   }
+  drop_dead();
   if (auto device = device_in_use()) exec::InFlight::get().finish(device.get());
   loader::settle();
   loader::cancel_all(false);

@@ -68,6 +68,8 @@ class Session {
   // Runs islands; set once by the frontend.
   void set_host_runner(exec::HostRunner* runner) { host_runner_ = runner; }
   cache::ProgramCache& programs() { return programs_; }
+  // Gives back what tensors left that died since the last launch. Launches and waits do so themselves.
+  void drop_dead();
   uint64_t executor_busy_ns() const { return executor_ ? executor_->busy_ns() : 0; }
 
   // Ends the work in flight, which plugins are told is no longer wanted, and the executor thread; later use

@@ -225,7 +225,11 @@ PYBIND11_MODULE(_C, m) {
     std::lock_guard lock(trace::recording_lock);
     return frontend::state_of(t).pending;
   });
-  m.def("pending_ops", [] { return session().totals().pending_ops; });
+  m.def("pending_ops", [] { 
+    const trace::Recorder* recorder = frontend::thread_state().recorder;  // of this thread
+    std::lock_guard lock(trace::recording_lock);
+    return recorder ? recorder->pending_ops() : 0;
+  });
   m.def("live_storages", [] { return session().totals().live_storages; });
   m.def("tape_count", [] { return session().totals().tapes; });
   m.def("program_count", [] { return session().programs().size(); });

@@ -16,7 +16,10 @@ uint64_t next_stable_id() {
 }  // namespace
 
 Data::Data(base::Meta meta, uint64_t size_bytes)
-    : meta(std::move(meta)), size_bytes(size_bytes), stable_id(next_stable_id()) {}
+    : Data(std::make_shared<const base::Meta>(std::move(meta)), size_bytes) {}
+
+Data::Data(std::shared_ptr<const base::Meta> meta, uint64_t size_bytes)
+    : shared_meta(std::move(meta)), size_bytes(size_bytes), stable_id(next_stable_id()) {}
 
 Data::Data(base::Meta meta, uint64_t size_bytes, base::Ref<loader::Buffer> buffer)
     : Data(std::move(meta), size_bytes) {

@@ -21,9 +21,11 @@ class Data : public base::RefCounted {
  public:
   // meta: how the bytes lie (the natural geometry of the storage), never an offset.
   Data(base::Meta meta, uint64_t size_bytes);
+  Data(std::shared_ptr<const base::Meta> meta, uint64_t size_bytes);
   Data(base::Meta meta, uint64_t size_bytes, base::Ref<loader::Buffer> buffer);  // filled
 
-  const base::Meta meta;
+  const std::shared_ptr<const base::Meta> shared_meta;
+  const base::Meta& meta = *shared_meta;
   const uint64_t size_bytes;
   const uint64_t stable_id;  // unique in the process; with version 1 it keys derived forms (EXE-7)
 

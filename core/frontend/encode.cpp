@@ -15,9 +15,33 @@ lazyt_scalar_t scalar_bytes(const void* data, size_t size) {
   return s;
 }
 
+// At the operator's own line, with eager's words: programs draw when they run, also what nobody reads.
+void check_drawn(const Op& op, c10::ArrayRef<c10::IValue> args) {
+  if (op.lowering != Lowering::kUniform && op.lowering != Lowering::kNormal) return;
+  const at::ScalarType type = args[0].toTensor().scalar_type();
+  TORCH_CHECK_NOT_IMPLEMENTED(!at::isIntegralType(type, /*includeBool=*/true), '"', op.lowering == Lowering::kUniform ? "check_uniform_bounds" : "normal_kernel_cpu",
+                              "\" not implemented for '", type, "'");
+}
+
+// Whether the operator takes its numbers without an error, whatever the dtype: then they may change without a look at
+// them. Others are left for the kernels that check them.
+bool takes_numbers(const Op& op, c10::ArrayRef<c10::IValue> args) {
+  auto within = [&](size_t i, double low, double high) {
+    return i < args.size() && args[i].isDouble() && args[i].toDouble() >= low && args[i].toDouble() <= high;
+  };
+  constexpr double kMost = 30000;  // of float16, also as a difference
+  if (args.empty() || !args[0].isTensor() || !at::isFloatingType(args[0].toTensor().scalar_type())) return false;
+  switch (op.lowering) {
+    case Lowering::kDropout: case Lowering::kBernoulliFloat: return within(1, 0, 1);
+    case Lowering::kUniform: return within(1, -kMost, kMost) && within(2, args[1].toDouble(), kMost);
+    case Lowering::kNormal: return within(1, -kMost, kMost) && within(2, 0, kMost);
+    default: return false;
+  }
+}
+
 class Encoder {
  public:
-  Encoder(const TorchOp& op, Call& call) : op_(op), call_(call) {}
+  Encoder(const TorchOp& op, Call& call, bool movable) : op_(op), call_(call), double_(movable ? trace::movable(kDouble) : tagged(kDouble)) {}
 
   void run(c10::ArrayRef<c10::IValue> args) {
     const OpArg* arg = op_.op.args.data();
@@ -92,7 +116,7 @@ class Encoder {
       double d = v.toDouble();
       if (!arg.is_static && (arg.type == ArgType::kScalar || arg.type == ArgType::kScalarList))
         return host_scalar(LAZYT_DTYPE_FLOAT64, true, &d);
-      word(tagged(kDouble));
+      word(double_);
       return word(bits_of(d));
     }
     if (v.isBool()) {
@@ -156,6 +180,7 @@ class Encoder {
 
   const TorchOp& op_;
   Call& call_;
+  const uint64_t double_;  // tag of a number that is no Scalar
   std::optional<at::Generator> generator_;
   int64_t numel_ = 0;
   bool notes_ = false;
@@ -172,7 +197,8 @@ void seed_and_offset(Call& call, RandomState r) {
 
 bool encode(const TorchOp& op, c10::ArrayRef<c10::IValue> args, Call& call) {
   call.clear(&op.op);
-  Encoder encoder(op, call);
+  if (op.op.random) check_drawn(op.op, args);
+  Encoder encoder(op, call, op.op.random && takes_numbers(op.op, args));
   encoder.run(args);
   if (op.op.random) seed_and_offset(call, draw(encoder.generator(), (encoder.numel() + 1) / 2));
   return !encoder.has_notes();

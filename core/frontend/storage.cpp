@@ -166,7 +166,10 @@ class Allocator final : public c10::DeviceAllocator {
   }
 
  private:
-  static base::Ref<loader::Device> loaded() { return check(trace::Session::get().device()); }
+  static base::Ref<loader::Device> loaded() {
+    trace::Session::get().drop_dead();
+    return check(trace::Session::get().device());
+  }
   static void no_reset(const char* which) {
     TORCH_CHECK_NOT_IMPLEMENTED(false, "lazyt: ", which, " memory statistics cannot be reset: they are the plugin's, since its start");
   }

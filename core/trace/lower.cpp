@@ -80,11 +80,13 @@ class Lowerer {
     uint32_t slot;
     Geometry view;
     ValueId value = ir::kNone;  // read lazily: a written operand may not be read at all
+    ValueId start = ir::kNone;  // the host scalar that says where the view begins, if it moves
   };
 
   ValueId read(Operand& o) {
     if (o.value == ir::kNone)
-      o.value = read_view(graph_, value_of(o.slot), tape_.slots[o.slot], o.view, source_);
+      o.value = o.start == ir::kNone ? read_view(graph_, value_of(o.slot), tape_.slots[o.slot], o.view, source_)
+                                     : read_at(graph_, value_of(o.slot), tape_.slots[o.slot], o.view.meta, o.start, source_);
     return o.value;
   }
 
@@ -131,8 +133,9 @@ base::Result<Arg> Lowerer::arg(const OpArg& spec) {
   switch (tag_of(w)) {
     case kNone: return Arg::none();
     case kTensor: {
-      word_ += 1 + 2 * low_of(w);
       Operand& o = operands_[operand_++];
+      if (*word_ == kMoved) o.start = next_scalar().value;
+      word_ += 1 + 2 * low_of(w);
       return spec.out ? Arg::none() : Arg::of_value(read(o));
     }
     case kHostScalar: return next_scalar();
@@ -146,6 +149,7 @@ base::Result<Arg> Lowerer::arg(const OpArg& spec) {
       return Arg::of_list(std::move(list));
     }
     case kInt: {
+      if (*word_ == kMoved) return word_++, next_scalar();
       auto v = static_cast<int64_t>(*word_++);
       switch (spec.type) {
         case ArgType::kDType: return Arg::of_int(v, LAZYT_ARG_DTYPE);
@@ -155,7 +159,9 @@ base::Result<Arg> Lowerer::arg(const OpArg& spec) {
         default: return Arg::of_int(v);
       }
     }
-    case kDouble: return Arg::of_double(double_of(*word_++));
+    case kDouble:
+      if (*word_ == kMoved) return word_++, next_scalar();
+      return Arg::of_double(double_of(*word_++));
     case kBool: return Arg::of_bool(*word_++ != 0);
     case kComplex: {
       double re = double_of(word_[0]), im = double_of(word_[1]);
@@ -197,7 +203,7 @@ base::Status Lowerer::token(size_t index) {
   for (; role < roles_end; role += role_words(role)) operands_.push_back({low_of(*role), {}, ir::kNone});
   size_t k = 0;
   for_each_tensor(signature, h.signature, [&](const uint64_t* w) {
-    operands_[k++].view = {meta_of_tensor(w), static_cast<int64_t>(w[1])};
+    operands_[k++].view = {meta_of_tensor(w), w[1] == kMoved ? 0 : static_cast<int64_t>(w[1])};
   });
 
   word_ = signature;
@@ -234,7 +240,9 @@ base::Status Lowerer::token(size_t index) {
     // Bytes that were never written may take this geometry as their natural one.
     const Meta& before = tape_.slots[o.slot];
     const Meta& after = tape_.slots[slot];
-    if (before == after)
+    if (o.start != ir::kNone)
+      slots_[slot] = write_at(graph_, value_of(o.slot), after, o.view.meta, o.start, v, source_);
+    else if (before == after)
       slots_[slot] = write_view(graph_, value_of(o.slot), after, o.view, v, source_);
     else
       slots_[slot] = v;

@@ -190,12 +190,89 @@ uint64_t Recorder::parts_that_move(const Call& call) const {
     const uint64_t* b = before + (w - call.signature.data());
     const size_t rank = low_of(*w);
     const bool same = b[0] == w[0] && std::memcmp(b + 2, w + 2, 2 * rank * 8) == 0;
-    const bool moved = (*role & kNewInput) && b[1] != w[1];
+    bool first = *role & kNewInput;  // or once more what this call takes parts of
+    for (size_t j = 0; j < k; j++) first |= (parts >> j & 1) && call.operands[j] == call.operands[k];
+    const bool moved = first && b[1] != w[1];
     if (same && (moved || (were >> k & 1)) && can_be_part(call, k, w)) parts |= uint64_t{1} << k;
     role += role_words(role);
     k++;
   });
   return parts;
+}
+
+// The same for the other movable words, while the trace goes on as its parent did: then it is one number or place that
+// changes, and not another operator. Places: within bytes that lie densely, so that they have a flat order.
+uint64_t Recorder::words_that_move(const Call& call, uint64_t parts) const {
+  if (!aligned_ || !parent_ || position_ >= parent_->tokens.size()) return 0;
+  const TokenHeader& h = parent_->header(position_);
+  if (h.op != call.op || h.signature != call.signature.size()) return 0;
+  auto has_flat_order = [&](const Storage& s, const uint64_t* tensor) {
+    const base::Meta* natural = s.epoch == epoch_ ? &tape_->slots[s.slot] : s.data ? &s.data->meta : nullptr;
+    return natural && natural->is_dense() && natural->span_bytes() == s.size_bytes &&
+           s.size_bytes % lazyt_dtype_size(static_cast<base::DType>(mid_of(*tensor))) == 0;
+  };
+  const uint64_t* before = &parent_->words[parent_->tokens[position_].offset] + kHeaderWords;
+  uint64_t moved = 0;
+  size_t k = 0, operand = 0;
+  for (const uint64_t *w = call.signature.begin(), *b = before; w < call.signature.end() && k < 64;) {
+    const size_t n = entry_words(w);
+    if (b[0] != w[0]) return 0;
+    if (has_movable_word(w)) {
+      const bool tensor = tag_of(*w) == kTensor;
+      if (b[1] != w[1] && std::memcmp(b + 2, w + 2, (n - 2) * 8) == 0 &&
+          !(tensor && ((operand < 64 && parts >> operand & 1) || !has_flat_order(*call.operands[operand], w))))
+        moved |= uint64_t{1} << k;
+      operand += tensor;
+      k++;
+    }
+    w += n, b += n;
+  }
+  return moved;
+}
+
+// The call just appended is the parent's at this place, but for what moved.
+bool Recorder::goes_on_as_parent(const Call& call, uint64_t parts) const {
+  if (!parent_ || position_ >= parent_->tokens.size()) return false;
+  const TokenHeader& h = parent_->header(position_);
+  if (h.op != call.op || h.signature != call.signature.size() || h.roles != call.roles.size()) return false;
+  const uint64_t* before = reinterpret_cast<const uint64_t*>(&h) + kHeaderWords;
+  for (const uint64_t *w = call.signature.begin(), *b = before; w < call.signature.end(); w++, b++)
+    if (*w != *b && *w != kMoved) return false;
+  return parts || std::memcmp(before + h.signature, call.roles.data(), h.roles * 8) == 0;
+}
+
+bool Recorder::can_move(const Call& call, uint64_t moved) {
+  size_t k = 0;
+  for (const uint64_t* w = call.signature.begin(); w < call.signature.end(); w += entry_words(w)) k += has_movable_word(w);
+  return k >= 64 || moved >> k == 0;
+}
+
+// Values of movable words (bits) become host scalars, among the others in the order of the signature.
+void Recorder::move_words(Call& call, uint64_t moved) {
+  moved_.clear();
+  size_t k = 0, scalar = 0;
+  for (uint64_t *w = call.signature.data(), *end = w + call.signature.size(); w < end; w += entry_words(w)) {
+    scalar += tag_of(*w) == kHostScalar;
+    if (!has_movable_word(w)) continue;
+    if (k < 64 && (moved >> k & 1)) {
+      const bool number = tag_of(*w) == kDouble;
+      lazyt_scalar_t value{};
+      std::memcpy(value.bytes, w + 1, 8);
+      call.scalars.insert(call.scalars.begin() + scalar, value);
+      call.scalar_types.insert(call.scalar_types.begin() + scalar, {number ? LAZYT_DTYPE_FLOAT64 : LAZYT_DTYPE_INT64, tag_of(*w) != kTensor});
+      moved_.push_back({w + 1, std::exchange(w[1], kMoved), scalar++});
+    }
+    k++;
+  }
+}
+
+void Recorder::unmove_words(Call& call) {
+  for (; !moved_.empty(); moved_.pop_back()) {
+    const Moved& m = moved_.back();
+    *m.word = m.value;
+    call.scalars.erase(call.scalars.begin() + m.scalar);
+    call.scalar_types.erase(call.scalar_types.begin() + m.scalar);
+  }
 }
 
 // REQUIRES: call.roles taken.
@@ -210,16 +287,19 @@ bool Recorder::matches(Call& call, const Tape& tape, size_t token) {
          std::memcmp(words + h.signature, call.roles.data(), h.roles * 8) == 0;
 }
 
-// Another known tape with the same beginning and this call next? Roles are taken with `parts`; a tape that wants
-// others gets them. inputs, slot: how many there were before the call.
-bool Recorder::switch_tape(Call& call, uint64_t parts, size_t inputs, uint32_t slot) {
+// Another known tape with the same beginning and this call next? The call has those parts and moved words;
+// a tape that wants others gets them. inputs, slot: how many there were before the call.
+bool Recorder::switch_tape(Call& call, uint64_t parts, uint64_t moved, size_t inputs, uint32_t slot) {
   for (size_t i = tapes_.size(); i-- > 0;) {
     const Tape& t = *tapes_[i];
     if (tapes_[i] == tape_ || position_ >= t.tokens.size() || t.header(position_).op != call.op) continue;
-    if (const uint64_t wanted = t.tokens[position_].parts; wanted != parts) {
+    if (const Token& token = t.tokens[position_]; token.parts != parts || token.moved != moved) {
+      unmove_words(call);  // both write into the same words
       undo_roles(inputs, slot);
-      parts = can_be_parts(call, wanted) ? wanted : 0;
+      parts = can_be_parts(call, token.parts) ? token.parts : 0;
+      moved = can_move(call, token.moved) ? token.moved : 0;
       take_roles(call, parts);
+      if (moved) move_words(call, moved);
     }
     if (!matches(call, t, position_)) continue;
     if (position_ > 0) {
@@ -240,11 +320,16 @@ const uint64_t* Recorder::replay(Call& call) {
   if (!tape_ && tapes_.empty()) return nullptr;
   size_t inputs = inputs_.size();
   uint32_t slot = next_slot_;
-  uint64_t parts = tape_ && position_ < tape_->tokens.size() ? tape_->tokens[position_].parts : 0;
+  uint64_t parts = 0, moved = 0;
+  if (tape_ && position_ < tape_->tokens.size()) parts = tape_->tokens[position_].parts, moved = tape_->tokens[position_].moved;
   if (parts && !can_be_parts(call, parts)) parts = 0;
   if (!take_roles(call, parts)) return nullptr;
-  if (!(tape_ && matches(call, *tape_, position_)) && !((position_ == 0 || tape_) && switch_tape(call, parts, inputs, slot))) {
+  moved_.clear();
+  if (moved && !can_move(call, moved)) moved = 0;
+  if (moved) move_words(call, moved);
+  if (!(tape_ && matches(call, *tape_, position_)) && !((position_ == 0 || tape_) && switch_tape(call, parts, moved, inputs, slot))) {
     undo_roles(inputs, slot);
+    unmove_words(call);
     return nullptr;
   }
   const TokenHeader& header = tape_->header(position_);
@@ -279,7 +364,7 @@ void Recorder::start_own_tape() {
     own->scalars.assign(t.scalars.begin(), t.scalars.begin() + scalars_.size());
   }
   parent_ = std::exchange(tape_, std::move(own));
-  own_ = true;
+  own_ = aligned_ = true;
 }
 
 const uint64_t* Recorder::append(Call& call, const Words& metas, uint32_t fresh,
@@ -288,7 +373,10 @@ const uint64_t* Recorder::append(Call& call, const Words& metas, uint32_t fresh,
   if (!own_) start_own_tape();
   Tape& t = *tape_;
   const uint64_t parts = parts_that_move(call);
+  const uint64_t moved = words_that_move(call, parts);
   if (!take_roles(call, parts)) return nullptr;
+  moved_.clear();
+  if (moved) move_words(call, moved);
   for (const Met& m : met_) {
     const Storage& s = *m.storage;
     if (m.part || s.data) t.inputs.push_back(static_cast<uint32_t>(t.slots.size()));
@@ -335,7 +423,8 @@ const uint64_t* Recorder::append(Call& call, const Words& metas, uint32_t fresh,
     }
   }
   uint64_t seed = t.tokens.empty() ? 0 : t.tokens.back().prefix_hash;
-  t.tokens.push_back({offset, next_slot_, token_hash(seed, &t.words[offset], t.words.size() - offset), std::move(source), parts});
+  t.tokens.push_back({offset, next_slot_, token_hash(seed, &t.words[offset], t.words.size() - offset), std::move(source), parts, moved});
+  aligned_ = aligned_ && goes_on_as_parent(call, parts);
   commit(call, header);
   return &t.words[offset] + kHeaderWords + header.signature + header.roles;
 }
@@ -386,6 +475,7 @@ Launch Recorder::flush(FlushReason reason) {
       if (t.output_of_slot[slot] != ir::kNone) {
         t.output_of_slot[slot] = static_cast<uint32_t>(t.variant->outputs.size());
         t.variant->outputs.push_back(slot);
+        t.variant->metas.push_back(std::make_shared<const base::Meta>(t.slots[slot]));
       }
   }
 
@@ -396,8 +486,8 @@ Launch Recorder::flush(FlushReason reason) {
   launch.reason = reason;
   launch.step = ++last_step;
   launch.outputs.reserve(t.variant->outputs.size());
-  for (uint32_t slot : t.variant->outputs)
-    launch.outputs.push_back(base::make_ref<exec::Data>(t.slots[slot], t.slot_bytes[slot]));
+  for (size_t i = 0; i < t.variant->outputs.size(); i++)
+    launch.outputs.push_back(base::make_ref<exec::Data>(t.variant->metas[i], t.slot_bytes[t.variant->outputs[i]]));
   for (Storage* s = live_.next; s != &live_;) {
     Storage* next = s->next;
     s->data = launch.outputs[t.output_of_slot[s->slot]];

@@ -128,7 +128,12 @@ class Recorder {
   bool can_be_parts(const Call& call, uint64_t parts) const;
   uint64_t parts_that_move(const Call& call) const;
   void commit(Call& call, const TokenHeader& header);
-  bool switch_tape(Call& call, uint64_t parts, size_t inputs, uint32_t slot);
+  uint64_t words_that_move(const Call& call, uint64_t parts) const;
+  static bool can_move(const Call& call, uint64_t moved);
+  void move_words(Call& call, uint64_t moved);
+  void unmove_words(Call& call);
+  bool switch_tape(Call& call, uint64_t parts, uint64_t moved, size_t inputs, uint32_t slot);
+  bool goes_on_as_parent(const Call& call, uint64_t parts) const;
   void start_own_tape();
   void finish_tape();
   void link(Storage& s) {
@@ -160,6 +165,7 @@ class Recorder {
   base::Ref<Tape> guess_;               // to follow in the next trace
   base::Ref<Tape> last_;                // of the last trace
   bool own_ = false;
+  bool aligned_ = false;  // the own tape is the parent's, but for what moved
   size_t position_ = 0;                 // tokens recorded in this trace
   uint32_t next_slot_ = 0;
   uint32_t first_result_ = 0, fresh_count_ = 0;
@@ -182,6 +188,12 @@ class Recorder {
   };
   std::vector<Met> met_;
   std::vector<std::pair<uint64_t*, uint64_t>> offsets_;  // words of part inputs, and what the call says; scratch
+  struct Moved {
+    uint64_t* word;
+    uint64_t value;
+    size_t scalar;  // where it is among the call's scalars
+  };
+  std::vector<Moved> moved_;  // of the current call; scratch
 };
 
 }  // namespace lazyt::trace

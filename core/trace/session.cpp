@@ -123,7 +123,7 @@ Session::Totals Session::totals() {
   const auto all = all_recorders();
   std::lock_guard recording(recording_lock);
   Totals t;
-  for (Recorder* r : all) t.pending_ops += r->pending_ops(), t.live_storages += r->live_storages(), t.tapes += r->tape_count();
+  for (Recorder* r : all) t.live_storages += r->live_storages(), t.tapes += r->tape_count();
   return t;
 }
 

@@ -33,7 +33,7 @@ class Session {
   Recorder* recorder(size_t index);
   size_t index_of(const Recorder& recorder);
   struct Totals {
-    size_t pending_ops = 0, live_storages = 0, tapes = 0;
+    size_t live_storages = 0, tapes = 0;
   };
   Totals totals();  // of all recorders
   void set_replay(bool on);

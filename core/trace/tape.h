@@ -38,6 +38,7 @@ struct Token {
   uint64_t prefix_hash;   // of all words up to the end of this token
   std::shared_ptr<const ir::SourceLine> source;
   uint64_t parts = 0;     // operands (bits) that are part inputs
+  uint64_t moved = 0;     // movable words (bits) whose values are host scalars
 };
 
 struct ScalarType {
@@ -49,6 +50,7 @@ struct ScalarType {
 // thread at first launch.
 struct Variant : base::RefCounted {
   std::vector<uint32_t> outputs;  // slots, ascending
+  std::vector<std::shared_ptr<const base::Meta>> metas;  // of the outputs, shared with their data
   base::Ref<exec::Plan> plan;     // executor thread only
 };
 

@@ -243,4 +243,49 @@ ir::ValueId write_view(ir::Graph& graph, ir::ValueId base, const Meta& natural, 
   return value;
 }
 
+namespace {
+
+// All bytes of the natural geometry in a row, as elements of another dtype.
+Geometry flat(const Meta& natural, base::DType dtype) {
+  return {Meta::contiguous(dtype, {static_cast<int64_t>(natural.span_bytes() / lazyt_dtype_size(dtype))}), 0};
+}
+
+// Of each element of view its index in the row: start + the sum of its indices times strides.
+Arg indices(ir::Graph& g, const Meta& view, ir::ValueId start, const SourceRef& source) {
+  const Meta out = Meta::contiguous(LAZYT_DTYPE_INT64, view.dims);
+  const Arg dtype = Arg::of_int(LAZYT_DTYPE_INT64, LAZYT_ARG_DTYPE), layout = Arg::of_int(0, LAZYT_ARG_LAYOUT),
+            device = Arg::of_int(0, LAZYT_ARG_DEVICE);
+  ir::ValueId index = g.add_op("aten::full", "", {Arg::of_ints(view.dims), Arg::of_value(start), dtype, layout, device, Arg::none()}, out, source);
+  for (size_t k = 0; k < view.dims.size(); k++) {
+    const int64_t n = view.dims[k], stride = view.strides[k];
+    if (n == 1 || stride == 0) continue;
+    ir::ValueId along = g.add_op("aten::arange", "start_step", {Arg::of_int(0), Arg::of_int(n * stride), Arg::of_int(stride), dtype, layout, device, Arg::none()},
+                                 Meta::contiguous(LAZYT_DTYPE_INT64, {n}), source);
+    Dims shape(view.dims.size(), 1);
+    shape[k] = n;
+    along = g.add_op("aten::reshape", "", {Arg::of_value(along), Arg::of_ints(shape)}, Meta::contiguous(LAZYT_DTYPE_INT64, shape), source);
+    index = g.add_op("aten::add", "Tensor", {Arg::of_value(index), Arg::of_value(along), Arg::of_int(1)}, out, source);
+  }
+  return Arg::of_list({Arg::of_value(index)});
+}
+
+}  // namespace
+
+ir::ValueId read_at(ir::Graph& graph, ir::ValueId base, const Meta& natural, const Meta& view, ir::ValueId start,
+                    const SourceRef& source) {
+  const ir::ValueId row = read_view(graph, base, natural, flat(natural, view.dtype), source);
+  return graph.add_op("aten::index", "Tensor", {Arg::of_value(row), indices(graph, view, start, source)},
+                      Meta::contiguous(view.dtype, view.dims), source);
+}
+
+ir::ValueId write_at(ir::Graph& graph, ir::ValueId base, const Meta& natural, const Meta& view, ir::ValueId start,
+                     ir::ValueId value, const SourceRef& source) {
+  if (view.numel() == 0) return base;
+  const Geometry all = flat(natural, view.dtype);
+  const ir::ValueId row = read_view(graph, base, natural, all, source);
+  const ir::ValueId written = graph.add_op("aten::index_put", "", {Arg::of_value(row), indices(graph, view, start, source), Arg::of_value(value), Arg::of_bool(false)},
+                                           all.meta, source);
+  return write_view(graph, base, natural, all, written, source);
+}
+
 }  // namespace lazyt::trace

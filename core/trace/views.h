@@ -28,4 +28,11 @@ ir::ValueId read_view(ir::Graph& graph, ir::ValueId base, const base::Meta& natu
 ir::ValueId write_view(ir::Graph& graph, ir::ValueId base, const base::Meta& natural, const Geometry& view,
                        ir::ValueId value, const SourceRef& source);
 
+// The same at a place that only a launch knows: `start` is a host scalar, elements of view's dtype from the beginning.
+// REQUIRES: natural is dense and all that the storage has.
+ir::ValueId read_at(ir::Graph& graph, ir::ValueId base, const base::Meta& natural, const base::Meta& view,
+                    ir::ValueId start, const SourceRef& source);
+ir::ValueId write_at(ir::Graph& graph, ir::ValueId base, const base::Meta& natural, const base::Meta& view,
+                     ir::ValueId start, ir::ValueId value, const SourceRef& source);
+
 }  // namespace lazyt::trace

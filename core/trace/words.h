@@ -6,6 +6,8 @@
 //   list          [kList | count] elements...
 //   none          [kNone]
 //   number        [kInt | ...] [value]     and so on, ints and doubles in lists as [tag | count] values...
+// Offsets of tensors and numbers marked as movable are *movable words*: one that has been seen to change from step to
+// step is kMoved there, and its value a host scalar of the call.
 // Roles, kept apart, say which value each tensor is: a slot of the trace, or the trace's next input.
 #pragma once
 
@@ -120,6 +122,13 @@ inline size_t entry_words(const uint64_t* w) {
     case kInts: case kDoubles: case kBools: return 1 + low_of(*w);
     default: return 1;
   }
+}
+
+// In place of the value of a movable word.
+inline constexpr uint64_t kMoved = 0x8000000000000001;
+constexpr uint64_t movable(Tag tag) { return tagged(tag, 1); }  // a number that may be moved
+inline bool has_movable_word(const uint64_t* entry) {           // it is entry[1]
+  return tag_of(*entry) == kTensor || *entry == movable(kInt) || *entry == movable(kDouble);
 }
 
 // Calls f(word pointer) for each tensor entry of a signature, in order.

@@ -94,6 +94,74 @@ def test_rows_of_a_tensor_one_by_one_compile_two_programs():
         assert torch.equal(row.cpu(), rows[i] * 2)
 
 
+MOVING_NUMBERS = {
+    "a dropout's probability": (lambda x, i: functional.dropout(x, 0.1 * i), lambda i: (1.0, 0.1 * i)),
+    "a normal's mean and deviation": (lambda x, i: torch.empty_like(x).normal_(i, 1 + i), lambda i: (i, None)),
+    "a uniform's bounds": (lambda x, i: torch.empty_like(x).uniform_(-i, i + 2), lambda i: (1.0, None)),
+    "a probability": (lambda x, i: torch.empty_like(x).bernoulli_(i / 8), lambda i: (i / 8, 1 - i / 8)),
+}
+
+
+@pytest.mark.parametrize("name", MOVING_NUMBERS)
+def test_a_number_of_a_random_operator_that_changes_compiles_two_programs(name):
+    draw, expect = MOVING_NUMBERS[name]
+    x, kept = torch.ones(20000).to("lazyt"), []
+    assert compiled(lambda i: kept.append(draw(x, i)), 7)[-1] == 2  # the second is where it is seen to move
+    for i, t in enumerate(kept):
+        mean, zeros = expect(i)
+        assert abs(t.mean().item() - mean) < 0.2
+        if zeros is not None:
+            assert abs((t == 0).float().mean().item() - zeros) < 0.05
+
+
+def test_a_number_out_of_range_is_an_error_also_in_a_step_that_is_known():
+    x = torch.ones(4).to("lazyt")
+    for i in range(4):
+        x.normal_(0, 1 + i)
+        lazyt.mark_step()
+    with pytest.raises(RuntimeError, match="std >= 0"):
+        x.normal_(0, -1)
+
+
+def test_a_write_at_a_moving_place_compiles_two_programs():
+    x, expected = torch.zeros(10, 4).to("lazyt"), torch.zeros(10, 4)
+
+    def step(i):
+        x[i] = i * 2
+
+    assert compiled(step, 10)[-1] == 2
+    for i in range(10):
+        expected[i] = i * 2
+    assert torch.equal(x.cpu(), expected)
+
+
+def test_a_cache_that_is_filled_column_by_column_compiles_two_programs():
+    cache, expected = torch.zeros(3, 2, 8, 5).to("lazyt"), torch.zeros(3, 2, 8, 5)
+    new = [torch.randn(3, 2, 5) for _ in range(8)]
+    read = []
+
+    def step(i):
+        cache[:, :, i] = new[i].to("lazyt")
+        read.append(cache[:, :, i] * 2)
+
+    assert compiled(step, 8)[-1] == 2
+    for i in range(8):
+        expected[:, :, i] = new[i]
+        assert torch.equal(read[i].cpu(), new[i] * 2)
+    assert torch.equal(cache.cpu(), expected)
+
+
+def test_writes_at_fixed_places_stay_what_they_are_behind_a_deviation():
+    x = torch.zeros(6).to("lazyt")
+    for extra in (False, True, False, True):
+        y = x + 1 if not extra else (x + 1) * 2
+        for i in range(4):
+            y[i] = i
+        graph = lazyt._C.graph(y)
+        assert "index_put" not in graph and graph.count("slice_scatter") >= 1
+        lazyt.mark_step()
+
+
 def test_a_part_is_read_before_the_step_writes_its_storage():
     data = torch.randn(8, 4)
     on_device = data.clone().to("lazyt")
@@ -104,6 +172,16 @@ def test_a_part_is_read_before_the_step_writes_its_storage():
         assert torch.equal(part.cpu(), data[i * 2 : i * 2 + 2] * 2)
         data.add_(1)
     assert torch.equal(on_device.cpu(), data)
+
+
+def test_a_part_that_is_read_twice_is_a_part_twice():
+    data = torch.randn(8, 4)
+    on_device = data.to("lazyt")
+    kept = []
+    assert compiled(lambda i: kept.append(on_device[i] * on_device[i]), 8)[-1] == 2
+    assert "index" not in lazyt._C.graph(on_device[0] * on_device[0])
+    for i, row in enumerate(kept):
+        assert torch.equal(row.cpu(), data[i] * data[i])
 
 
 def test_a_part_of_what_the_step_itself_made_is_no_input():

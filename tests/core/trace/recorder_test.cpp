@@ -244,6 +244,84 @@ TEST_F(RecorderTest, WithoutReplayEveryStepIsRecordedAndNoTapeIsKept) {
   EXPECT_EQ(recorder.tape_count(), 0u);
 }
 
+// A call over four elements of the storage from `offset` on, written.
+class MovingPlaceTest : public RecorderTest {
+ protected:
+  bool write_at(Storage& s, uint64_t offset) { return call_at(add_in_place, s, offset); }
+  bool read_at(Storage& s, uint64_t offset) { return call_at(mul, s, offset); }
+  bool call_at(Op& op, Storage& s, uint64_t offset) {
+    Call call;
+    call.clear(&op);
+    if (op.writes()) call.writes = {0};
+    call.operands = {&s};
+    call.signature.append({tagged(kTensor, 1, LAZYT_DTYPE_FLOAT32), offset, 4, 1});
+    Words metas;
+    put_meta(metas, base::Meta::contiguous(LAZYT_DTYPE_FLOAT32, {4}));
+    std::lock_guard lock(recorder.mutex());
+    if (recorder.replay(call)) return true;
+    recorder.append(call, metas, 0, nullptr);
+    return false;
+  }
+  static uint64_t place(const Launch& launch, size_t input) {
+    uint64_t offset;
+    std::memcpy(&offset, launch.inputs[input].scalar.bytes, 8);
+    return offset;
+  }
+};
+
+TEST_F(MovingPlaceTest, APlaceThatMovesBecomesAHostScalar) {
+  Storage s = input(32);
+  for (uint64_t i = 0; i < 5; i++) {
+    EXPECT_EQ(write_at(s, 4 * i), i > 1);
+    Launch launch = flush();
+    ASSERT_EQ(launch.inputs.size(), i == 0 ? 1u : 2u);
+    if (i > 0) {
+      EXPECT_EQ(place(launch, 1), 4 * i);
+    }
+  }
+  EXPECT_EQ(recorder.tape_count(), 2u);
+}
+
+TEST_F(MovingPlaceTest, SeveralThatMoveInOneStepKeepTheirOrder) {
+  Storage s = input(32), t = input(32);
+  for (uint64_t i = 0; i < 4; i++) {
+    write_at(s, i), write_at(t, 8 + i), write_at(s, 16 + i);
+    Launch launch = flush();
+    if (i == 0) continue;
+    ASSERT_EQ(launch.inputs.size(), 5u);
+    EXPECT_EQ(place(launch, 2), i);
+    EXPECT_EQ(place(launch, 3), 8 + i);
+    EXPECT_EQ(place(launch, 4), 16 + i);
+  }
+  EXPECT_EQ(recorder.tape_count(), 2u);
+}
+
+TEST_F(MovingPlaceTest, ATapeThatMovesAPlaceAndOneThatTakesAPartOfItAreTold) {
+  Storage a = input(), s = input(32), x, y;
+  for (uint64_t i = 0; i < 2; i++) record(add, {&a, &a}, &x), read_at(s, 4 * i), flush();  // a part
+  for (uint64_t i = 0; i < 2; i++) record(add, {&s, &s}, &y), read_at(s, 4 * i), flush();  // a place in all of it
+  record(add, {&a, &a}, &x), record(add, {&x, &a}, &y), flush();
+  EXPECT_TRUE(record(add, {&a, &a}, &x));
+  EXPECT_TRUE(read_at(s, 12));
+  Launch part = flush();
+  ASSERT_EQ(part.inputs.size(), 2u);
+  EXPECT_TRUE(part.inputs[1].part);
+  EXPECT_EQ(part.inputs[1].offset, 48u);
+  EXPECT_TRUE(record(add, {&s, &s}, &y));
+  EXPECT_TRUE(read_at(s, 20));
+  EXPECT_EQ(place(flush(), 1), 20u);
+}
+
+TEST_F(MovingPlaceTest, BehindAnotherDeviationPlacesStayConstants) {
+  Storage s = input(32), x, y;
+  record(add, {&s, &s}, &x);
+  for (uint64_t i = 0; i < 3; i++) write_at(s, 4 * i);
+  flush();
+  record(mul, {&s, &s}, &y);
+  for (uint64_t i = 1; i < 4; i++) write_at(s, 4 * i);
+  EXPECT_EQ(flush().inputs.size(), 1u);
+}
+
 // Two threads, each with a recorder.
 
 TEST_F(RecorderTest, TracesThatShareInputsFollowTheirOwnTapesHoweverTheirCallsInterleave) {

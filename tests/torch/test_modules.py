@@ -1,6 +1,7 @@
 """Every module of torch.nn with the inputs of PyTorch's own list: values, gradients and errors as eager's."""
 
 import copy
+import inspect
 
 import lazyt
 import pytest
@@ -8,7 +9,7 @@ import torch
 from torch.utils import _pytree
 
 pytest.importorskip("expecttest", reason="PyTorch's own test lists need it")
-from torch.testing._internal.common_modules import module_db
+from torch.testing._internal.common_modules import ModuleErrorEnum, module_db
 
 D = "lazyt"
 # Relative, and absolute as a share of the largest element.
@@ -154,3 +155,43 @@ def test_module_equals_eager(info, dtype, training):
             ran += 1
     if not ran:
         pytest.skip("eager has no kernel of this dtype on the CPU")
+
+
+@pytest.mark.parametrize(
+    "info", [pytest.param(i, id=i.name) for i in module_db if i.module_error_inputs_func]
+)
+def test_misuse_is_the_error_that_eager_raises(info):
+    for wrong in info.module_error_inputs_func(info, D, torch.float32, requires_grad=False, training=True):
+        given = wrong.module_error_input
+        made = given.constructor_input
+        if wrong.error_on is ModuleErrorEnum.CONSTRUCTION_ERROR:
+            with torch.device(D), pytest.raises(wrong.error_type, match=wrong.error_regex):
+                info.module_cls(*made.args, **made.kwargs)
+            continue
+        module = info.module_cls(*made.args, **made.kwargs).to(D)
+        with pytest.raises(wrong.error_type, match=wrong.error_regex):
+            module(*given.forward_input.args, **given.forward_input.kwargs)
+
+
+@pytest.mark.parametrize("info", [pytest.param(i, id=i.name) for i in module_db if not i.is_lazy])
+def test_a_module_is_made_on_the_device_and_on_none(info):
+    """Parameters are made there by `device=`, within a device context, and from meta."""
+    accepts = "device" in inspect.signature(info.module_cls.__init__).parameters
+    for given in info.module_inputs_func(info, "cpu", torch.float32, requires_grad=False, training=True)[:1]:
+        made = given.constructor_input
+        if any(isinstance(a, torch.Tensor | torch.nn.Module) for a in [*made.args, *made.kwargs.values()]):
+            pytest.skip("it is made of what is on the CPU")
+        made.kwargs.pop("device", None)
+        with torch.device(D):
+            ways = [info.module_cls(*made.args, **made.kwargs)]
+        if accepts:
+            ways.append(info.module_cls(*made.args, **made.kwargs, device=D))
+            ways.append(info.module_cls(*made.args, **made.kwargs, device="meta").to_empty(device=D))
+        plain = info.module_cls(*made.args, **made.kwargs).state_dict()
+        for module in ways:
+            state = module.state_dict()
+            assert {n: t.shape for n, t in state.items()} == {n: t.shape for n, t in plain.items()}
+            for tensor in [*module.parameters(), *module.buffers()]:
+                assert tensor.device.type == D
+            module.load_state_dict(plain)
+            assert all(torch.equal(t.cpu(), plain[n]) for n, t in module.state_dict().items())

@@ -49,10 +49,12 @@ struct Places {
       const Index& index = indices[k];
       const int64_t* in = frame.at<int64_t>(index.tensor);
       std::atomic<int64_t> first_bad{n};
+      const bool dense = index.tensor.layout.is_dense();
       parallel(frame, n, n * 4, [&](int64_t begin, int64_t end) {
         Odometer<1> at(dims, {&index.tensor.strides()}, begin);
-        for (int64_t i = begin; i < end; ++i, at.next()) {
-          int64_t place = in[at.offsets[0]];
+        for (int64_t i = begin; i < end; ++i) {
+          int64_t place = in[dense ? i : at.offsets[0]];
+          if (!dense) at.next();
           if (place < 0 && negative == Negative::kWraps) place += index.size;
           if (place < 0 || place >= index.size) {
             int64_t seen = first_bad.load();
@@ -154,9 +156,8 @@ Walk walk_of(const Indexed& x, const Layout& beside) {
   Walk out;
   const size_t before = x.before.size(), places = x.places.dims.size();
   const Dims sb(beside.strides.begin(), beside.strides.begin() + static_cast<std::ptrdiff_t>(before));
-  out.place_dims = x.places.dims;
-  out.place_strides.assign(beside.strides.begin() + static_cast<std::ptrdiff_t>(before),
-                           beside.strides.begin() + static_cast<std::ptrdiff_t>(before + places));
+  const Dims sp(beside.strides.begin() + static_cast<std::ptrdiff_t>(before),
+                beside.strides.begin() + static_cast<std::ptrdiff_t>(before + places));
   const Dims sa(beside.strides.begin() + static_cast<std::ptrdiff_t>(before + places), beside.strides.end());
   auto loops = [](const Dims& dims, const Dims& a, const Dims& c) {
     std::vector<size_t> order(dims.size());
@@ -165,6 +166,9 @@ Walk walk_of(const Indexed& x, const Layout& beside) {
     return toolkit::collapse(dims, both, order);
   };
   const auto first = loops(x.before, x.before_strides, sb), last = loops(x.after, x.after_strides, sa);
+  const auto named = loops(x.places.dims, sp, sp);
+  out.place_dims = named.dims;
+  out.place_strides = named.strides[0];
   out.outer = first.dims;
   out.outer.insert(out.outer.end(), last.dims.begin(), last.dims.end() - 1);
   for (size_t k = 0; k < 2; ++k) {
@@ -230,7 +234,17 @@ void add_read(Builder& b, const char* name, const Tensor& self, const Indexed& i
       places.run(frame);
       const T* x = frame.at<T>(self);
       T* y = frame.at<T>(out);
-      for_reads(frame, walk, frame.at<int64_t>(places.offsets), [&](int64_t from, int64_t to, int64_t n) {
+      const int64_t* offsets = frame.at<int64_t>(places.offsets);
+      if (walk.n == 1 && walk.place_dims.size() == 1 && walk.outer_count() > 1) {  // columns: a row at a time
+        const int64_t outer = walk.outer_count(), n = walk.place_dims[0], step = walk.place_strides[0];
+        parallel(frame, outer, outer * n, [&](int64_t begin, int64_t end) {
+          Odometer<2> at(walk.outer, {&walk.strides[0], &walk.strides[1]}, begin);
+          for (int64_t i = begin; i < end; ++i, at.next())
+            for (int64_t p = 0; p < n; ++p) y[at.offsets[1] + p * step] = x[at.offsets[0] + offsets[p]];
+        });
+        return;
+      }
+      for_reads(frame, walk, offsets, [&](int64_t from, int64_t to, int64_t n) {
         if (n == 1)
           y[to] = x[from];
         else if (walk.step_a == 1 && walk.step_b == 1)
@@ -541,12 +555,20 @@ Grid grid_of(const Tensor& index, const Tensor& beside, const Tensor& into, int6
 template <class F>
 void for_grid(const Frame& frame, const Grid& g, const int64_t* index, bool reads, F f) {
   const int64_t outer = toolkit::count_of(g.outer), work = outer * g.n * 4;
+  const bool dense = g.step_index == 1 && g.step_beside == 1;
   auto part = [&](int64_t begin, int64_t end, int64_t first, int64_t last) {
     if (first == last) return;
     Odometer<3> at(g.outer, {&g.strides[0], &g.strides[1], &g.strides[2]}, begin);
-    for (int64_t i = begin; i < end; ++i, at.next())
-      for (int64_t j = first; j < last; ++j)
-        f(at.offsets[1] + j * g.step_beside, at.offsets[2] + j * g.step_into + index[at.offsets[0] + j * g.step_index] * g.stride);
+    for (int64_t i = begin; i < end; ++i, at.next()) {
+      const int64_t beside = at.offsets[1], into = at.offsets[2];
+      const int64_t* in = index + at.offsets[0];
+      if (dense && g.step_into == 0 && g.stride == 1)
+        for (int64_t j = first; j < last; ++j) f(beside + j, into + in[j]);
+      else if (dense)
+        for (int64_t j = first; j < last; ++j) f(beside + j, into + j * g.step_into + in[j] * g.stride);
+      else
+        for (int64_t j = first; j < last; ++j) f(beside + j * g.step_beside, into + j * g.step_into + in[j * g.step_index] * g.stride);
+    }
   };
   if (outer == 0) return;
   if (reads || g.along_last)
@@ -560,11 +582,16 @@ void check_grid(const Frame& frame, const Grid& g, const int64_t* index) {
   std::atomic<int64_t> which{0};
   parallel(frame, outer, outer * g.n, [&](int64_t begin, int64_t end) {
     Odometer<1> at(g.outer, {&g.strides[0]}, begin);
-    for (int64_t i = begin; i < end; ++i, at.next())
-      for (int64_t j = 0; j < g.n; ++j) {
-        const int64_t place = index[at.offsets[0] + j * g.step_index];
-        if (place < 0 || place >= g.size) which = place, bad = true;
-      }
+    for (int64_t i = begin; i < end; ++i, at.next()) {
+      const int64_t* in = index + at.offsets[0];
+      bool some = false;
+      if (g.step_index == 1)
+        for (int64_t j = 0; j < g.n; ++j) some |= static_cast<uint64_t>(in[j]) >= static_cast<uint64_t>(g.size);
+      else
+        for (int64_t j = 0; j < g.n; ++j) some |= static_cast<uint64_t>(in[j * g.step_index]) >= static_cast<uint64_t>(g.size);
+      for (int64_t j = 0; some && j < g.n; ++j)
+        if (const int64_t place = in[j * g.step_index]; place < 0 || place >= g.size) which = place, bad = true;
+    }
   });
   if (bad) bad_index(Message::kBounds, which, g.dim, g.size);
 }

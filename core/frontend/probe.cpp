@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <string_view>
 #include <unordered_map>
 
 #include "base/env.h"
@@ -112,6 +113,15 @@ bool speaks_for_all_values(const TorchOp& op) {
   return !op.op.random || std::any_of(op.op.args.begin(), op.op.args.end(), [](const trace::OpArg& a) { return a.type == trace::ArgType::kGenerator; });
 }
 
+// "pow" not implemented for 'Float8_e5m2'
+bool lacks_dtype_of_accelerators(const char* said) {
+  constexpr const char* kMark = "not implemented for '";
+  const char* mark = std::strstr(said, kMark);
+  if (!mark) return false;
+  const std::string_view dtype = mark + std::strlen(kMark);
+  return dtype.starts_with("Float8") || dtype.starts_with("Float4") || dtype.starts_with("ComplexHalf") || dtype.starts_with("UInt");
+}
+
 // x[mask] = values asks for as many values as the mask has elements set, and zeros have none: one value fits any.
 std::vector<c10::IValue> with_one_value(const TorchOp& op, c10::ArrayRef<c10::IValue> args) {
   std::vector<c10::IValue> out = args.vec();
@@ -163,8 +173,8 @@ std::optional<Answer> probe(const TorchOp& op, c10::ArrayRef<c10::IValue> given)
       try {
         return ask_eager(op, args, fill);
       } catch (const c10::NotImplementedError& e) {
-        // The CPU's kernel lacks the dtype: the backend may have it.
-        if (std::strstr(e.what_without_backtrace(), "not implemented for '")) {
+        // The CPU's kernel lacks the dtype; of those that are made for accelerators the backend may have more.
+        if (lacks_dtype_of_accelerators(e.what_without_backtrace())) {
           said = nullptr;
           break;
         }

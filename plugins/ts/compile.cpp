@@ -138,6 +138,7 @@ class Lowering {
     }
     for (const lazyt_output_t& output : program_.outputs()) graph_->registerOutput(tensor(output.value));
     order_inputs();
+    bundle_inputs();
     return graph_;
   }
 
@@ -163,6 +164,19 @@ class Lowering {
       if (!is_feed_[i]) order.push_back(i);
     }
     graph_->block()->permuteInputs(order);
+  }
+
+  void bundle_inputs() {
+    const size_t count = graph_->inputs().size();
+    for (size_t first = kMostInputs; first < count; first += kMostInputs) {
+      const auto parts = graph_->inputs().slice(first, std::min(kMostInputs, count - first)).vec();
+      std::vector<c10::TypePtr> types;
+      for (const jit::Value* part : parts) types.push_back(part->type());
+      jit::Node* unpack = graph_->createTupleUnpack(graph_->addInput()->setType(c10::TupleType::create(types)));
+      graph_->prependNode(unpack);
+      for (size_t i = 0; i < parts.size(); ++i) parts[i]->replaceAllUsesWith(unpack->output(i));
+    }
+    for (size_t i = count; i-- > kMostInputs;) graph_->eraseInput(i);
   }
 
   jit::Value* feed(uint32_t input, Form form) {
@@ -219,6 +233,7 @@ class Lowering {
   }
 
   jit::Value* make_list(const std::vector<jit::Value*>& parts, const c10::TypePtr& element) {
+    plugin::require(parts.size() <= INT16_MAX, "TorchScript has no lists of more than 32767 values");
     jit::Node* node = graph_->create(jit::prim::ListConstruct, parts, 1);
     node->output()->setType(c10::ListType::create(element));
     return append(node);
@@ -276,6 +291,7 @@ class Lowering {
         values_[next++] = result;
         continue;
       }
+      plugin::require(sizes[i] <= INT16_MAX, "TorchScript has no results of more than 32767 tensors");
       result->setType(c10::ListType::ofTensors());
       jit::Node* unpack = graph_->appendNode(graph_->createListUnpack(result, sizes[i]));
       unpack->setSourceRange(made->sourceRange());

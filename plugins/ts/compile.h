@@ -38,6 +38,9 @@ struct InputSpec : TensorSpec {
   bool weak = false;
 };
 
+// TorchScript's instructions count in 15 bits. More inputs than this arrive as tuples of so many each.
+constexpr size_t kMostInputs = 1 << 14;
+
 struct Executable {
   Executable(Device& device, const plugin::ProgramView& program);
   ~Executable() { device.memory.add(-static_cast<int64_t>(constant_bytes)); }

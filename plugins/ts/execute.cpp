@@ -157,6 +157,20 @@ c10::Storage bytes_for(at::Tensor result, const TensorSpec& spec, const Buffer& 
   return storage;
 }
 
+// As the graph wants its inputs: those beyond kMostInputs in tuples.
+void bundle(jit::Stack& stack) {
+  const size_t count = stack.size();
+  if (count <= kMostInputs) return;
+  jit::Stack tuples;
+  for (size_t first = kMostInputs; first < count; first += kMostInputs) {
+    const auto begin = stack.begin() + static_cast<std::ptrdiff_t>(first);
+    const auto end = begin + static_cast<std::ptrdiff_t>(std::min(kMostInputs, count - first));
+    tuples.emplace_back(c10::ivalue::Tuple::create(std::vector<c10::IValue>(begin, end)));
+  }
+  stack.resize(kMostInputs);
+  for (c10::IValue& tuple : tuples) stack.push_back(std::move(tuple));
+}
+
 void run(const Executable& executable, const lazyt_execute_args_t& args) {
   ThreadState state;
   jit::Stack stack;
@@ -166,6 +180,7 @@ void run(const Executable& executable, const lazyt_execute_args_t& args) {
     stack.push_back(value_of(inputs[feed.input], executable.inputs[feed.input], feed.form));
   }
   for (const at::Tensor& constant : executable.constants) stack.emplace_back(constant);
+  bundle(stack);
   run_graph(executable, stack);
   // All outputs are ready before the first buffer changes: a failure until then consumed nothing (EXE-6).
   std::vector<c10::Storage> results;

@@ -60,12 +60,22 @@ class Runner final : public exec::HostRunner {
     torch::jit::Stack stack;
     for (size_t i = 0; i < node.args.size(); i++) stack.push_back(to_ivalue(node.args[i], schema_args[i].real_type(), values));
     for (size_t i = node.args.size(); i < schema_args.size(); i++) stack.push_back(*schema_args[i].default_value());
+    if (reads_bytes(node.name, node.overload)) stack[0] = row_major(stack[0].toTensor());
     handle->callBoxed(stack);
     uint32_t next = node.first_result;
     for (const c10::IValue& v : stack) {
       if (v.isTensor()) values[next++] = v.toTensor();
       else for (const auto& e : v.toListRef()) values[next++] = e.toTensor();
     }
+  }
+
+  // Operators that PRG-3 defines on row-major operands; PyTorch's look at the storage.
+  static bool reads_bytes(const std::string& name, const std::string& overload) {
+    return name.starts_with("aten::as_strided") || (name == "aten::view" && overload == "dtype");
+  }
+  static at::Tensor row_major(const at::Tensor& t) {
+    at::Tensor dense = t.contiguous();
+    return dense.storage_offset() == 0 ? dense : dense.clone();
   }
 
   static c10::IValue to_ivalue(const Arg& a, c10::TypePtr type, const std::vector<at::Tensor>& values) {

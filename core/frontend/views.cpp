@@ -74,9 +74,9 @@ at::Tensor& set_storage(at::Tensor& self, at::Storage source, int64_t offset, at
   state_of(*source.unsafeGetStorageImpl());  // refuses a storage of another device
   at::native::checkSetStorage(self, source, offset, size, stride);
   self.unsafeGetTensorImpl()->set_storage_offset(offset);
-  if (stride.data() == nullptr)
+  if (stride.data() == nullptr && self.sizes() != size)  // of the same sizes keeps its strides
     self.unsafeGetTensorImpl()->set_sizes_contiguous(size);
-  else
+  else if (stride.data() != nullptr)
     self.unsafeGetTensorImpl()->set_sizes_and_strides(size, stride);
   size_t bytes = at::detail::computeStorageNbytes(self.sizes(), self.strides(), self.itemsize(), offset);
   if (self.numel() > 0 && bytes > source.nbytes()) resize_storage(*source.unsafeGetStorageImpl(), bytes);

@@ -34,7 +34,7 @@ def chain(operators: int) -> None:
 
 
 def run(operators: int, **options: str) -> None:
-    env = {**os.environ, "LAZYT_MAX_PENDING": str(4 * operators), **options}
+    env = {**os.environ, "LAZYT_BACKEND": "ts", "LAZYT_MAX_PENDING": str(4 * operators), **options}
     done = subprocess.run([sys.executable, __file__, str(operators)], capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stdout + done.stderr
     print(done.stdout)

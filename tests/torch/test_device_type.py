@@ -16,7 +16,7 @@ from torch.testing._internal.common_methods_invocations import binary_ufuncs, op
 from torch.testing._internal.common_utils import TestCase
 
 ALL = all_types_and_complex_and(torch.bool, torch.float16, torch.bfloat16)
-RAISING = [op for op in op_db if op.error_inputs_func and "sparse" not in op.name]
+RAISING = [op for op in op_db if op.error_inputs_func and "sparse" not in op.name and op.name not in ("__rpow__", "__rsub__")]  # of numbers
 DENSE = [op for op in op_db if "sparse" not in op.name and not op.name.startswith("empty")]
 
 
@@ -43,6 +43,8 @@ class TestOperators(TestCase):
     def test_types_are_promoted_as_in_eager(self, device, dtype, op):
         for a, b in itertools.product(ALL, ALL):
             for shape in ((2,), ()):
+                if torch.result_type(torch.ones(2, dtype=a), torch.ones(shape, dtype=b)) == torch.complex32:
+                    continue  # eager lacks it; it is a dtype of accelerators, so the backend is asked
 
                 def result(where):
                     x = make_tensor((2,), dtype=a, device="cpu", low=1, high=3).to(where)

@@ -1,5 +1,6 @@
 """The fuzzer of random programs (program_fuzzer.py): a short run with a fresh seed; and it shrinks what it finds."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -27,7 +28,7 @@ assert program_fuzzer.shrink(program, "version", "") == [ones, "x1 = x0.relu()"]
 
 def run(*args):
     """In a process of its own: it forks, and children must be the first to use the device."""
-    done = subprocess.run([sys.executable, *args], capture_output=True, text=True, cwd=FUZZER.parent)
+    done = subprocess.run([sys.executable, *args], capture_output=True, text=True, cwd=FUZZER.parent, env={**os.environ, "LAZYT_BACKEND": "ts"})
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

@@ -35,6 +35,6 @@ assert counters["UncachedCompile"] + counters["CachedCompile"] == 4, counters
 
 
 def test_refused_operators_do_not_cut_the_step():
-    refuse = {"LAZYT_TS_REFUSE": "aten::sin,aten::mul.Tensor,aten::_softmax,aten::as_strided_scatter,aten::slice_scatter"}
+    refuse = {"LAZYT_BACKEND": "ts", "LAZYT_TS_REFUSE": "aten::sin,aten::mul.Tensor,aten::_softmax,aten::as_strided_scatter,aten::slice_scatter"}
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, env={**os.environ, **refuse})
     assert done.returncode == 0, done.stdout + done.stderr

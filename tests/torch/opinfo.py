@@ -350,8 +350,9 @@ def skip_reason(key: str) -> str | None:
 
 def summary(rows: dict[str, dict]) -> list[str]:
     lines = [f"{'category':<10} {'items':>6} {'pass':>6} {'wrong':>6} {'error':>6} {'crash':>6} {'hang':>6} {'excused':>8} {'samples':>8}  host"]
-    for category in CATEGORIES:
-        mine = {k: r for k, r in rows.items() if k.endswith("|" + category) and r["status"] != "none"}
+    for category in [*CATEGORIES, "all"]:
+        mine = {k: r for k, r in rows.items() if k.endswith("|" + category) or category == "all"}
+        mine = {k: r for k, r in mine.items() if r["status"] != "none"}
         if not mine:
             continue
         excused = {k for k, r in mine.items() if r["status"] != "pass" and skip_reason(k)}

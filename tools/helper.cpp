@@ -2,7 +2,9 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,6 +14,9 @@
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+
+#include "loader/policy.h"
+#include "loader/worker.h"
 
 namespace lazyt::tools {
 namespace {
@@ -41,9 +46,42 @@ void refuse(loader::Candidate& c, loader::Reason reason, std::string detail) {
   c.detail = std::move(detail);
 }
 
+// The child's answer when its stack is used up.
+constexpr char kNoStack = 'S';
+int answer_pipe = -1;
+uintptr_t stack_end = 0;
+
+// Ends the process by the same signal, unless it came from touching what lies just below the stack.
+void on_segv(int signal, siginfo_t* info, void*) {
+  constexpr uintptr_t kNear = 1 << 20;  // frames may be large
+  const auto at = reinterpret_cast<uintptr_t>(info->si_addr);
+  if (at < stack_end + kNear && at + kNear > stack_end && write(answer_pipe, &kNoStack, 1) == 1) _exit(1);
+  ::signal(signal, SIG_DFL);
+  raise(signal);
+}
+
+void watch_stack(int out) {
+  answer_pipe = out;
+  pthread_attr_t attributes;
+  void* low = nullptr;
+  size_t size = 0;
+  if (pthread_getattr_np(pthread_self(), &attributes) != 0) return;
+  pthread_attr_getstack(&attributes, &low, &size);
+  pthread_attr_destroy(&attributes);
+  stack_end = reinterpret_cast<uintptr_t>(low);
+  static char room[1 << 16];
+  const stack_t other{.ss_sp = room, .ss_flags = 0, .ss_size = sizeof room};
+  struct sigaction action {};
+  action.sa_sigaction = on_segv;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  if (sigaltstack(&other, nullptr) == 0) sigaction(SIGSEGV, &action, nullptr);
+}
+
 [[noreturn]] void run_child(loader::Candidate candidate, int out) {
   // What the plugin prints must not end up in the report.
   dup2(STDERR_FILENO, STDOUT_FILENO);
+  watch_stack(out);
+  loader::set_deadline({});  // calls on this thread; the parent has a limit of its own
   loader::probe(candidate);
   const std::string answer = answer_of(candidate);
   for (size_t done = 0; done < answer.size();) {
@@ -74,6 +112,8 @@ bool read_all(int in, Clock::time_point limit, std::string& out) {
 }  // namespace
 
 void probe_in_helper(loader::Candidate& candidate, double limit_seconds) {
+  // Trying again is what lifts a quarantine.
+  if (candidate.reason == loader::Reason::kQuarantined) candidate.reason = loader::Reason::kFound;
   if (candidate.reason != loader::Reason::kFound) return;
   const auto limit = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(limit_seconds));
   int ends[2];
@@ -99,12 +139,19 @@ void probe_in_helper(loader::Candidate& candidate, double limit_seconds) {
   }
   if (!in_time)
     refuse(candidate, loader::Reason::kHung, fmt::format("did not come back within {:g} s", limit_seconds));
+  else if (answer == std::string(1, kNoStack))
+    refuse(candidate, loader::Reason::kStackOverflow, "ended because its stack was used up");
   else if (WIFSIGNALED(status))
     refuse(candidate, loader::Reason::kCrashed, fmt::format("ended by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status))));
   else if (!json::accept(answer))
     refuse(candidate, loader::Reason::kCrashed, fmt::format("ended the process with status {}", WEXITSTATUS(status)));
   else
     take_answer(answer, candidate);
+  using enum loader::Reason;
+  if (candidate.reason == kCrashed || candidate.reason == kHung || candidate.reason == kStackOverflow)
+    loader::put_into_quarantine(candidate);
+  else
+    loader::take_out_of_quarantine(candidate);
 }
 
 }  // namespace lazyt::tools

@@ -9,7 +9,7 @@ int main(int argc, char** argv) {
       "A backend is a plugin: a library lazyt_<name>.so with a manifest beside it. Programs choose one with\n"
       "LAZYT_BACKEND (a name, a path, or a list in order of preference).",
       "lazyt");
-  app.set_version_flag("--version", "lazyt 0.1.0");
+  app.set_version_flag("--version", "lazyt " LAZYT_VERSION);
   app.require_subcommand(1);
   app.footer(
       "When a backend does not come up, start with `lazyt doctor NAME`.\n"

@@ -12,6 +12,10 @@ const std::vector<EnvOption>& env_options() {
   static const auto& options = *new std::vector<EnvOption>{
       {"LAZYT_BACKEND", "name | path | comma list", "", "Backend to run on; unset: highest score with a device."},
       {"LAZYT_PLUGIN_PATH", "absolute folders, ':' between", "", "Folders to look for plugins in, first."},
+      {"LAZYT_PLUGIN_SELECT", "comma list of globs", "", "Backends that searching may find, by name."},
+      {"LAZYT_PLUGIN_DISABLE", "comma list of globs", "", "Backends that are not used, by name."},
+      {"LAZYT_PLUGIN_ALLOW", "absolute path", "", "File of SHA-256 sums, one a line: only these libraries are loaded."},
+      {"LAZYT_REQUIRE_CONFORMANCE", "core|full", "", "Only backends whose manifest has this verdict of `lazyt conformance`."},
       {"LAZYT_LAYERS", "comma list of layers", "", "Layers between host and plugin: validate, validate:abort."},
       {"LAZYT_FALLBACK", "allow|warn|deny", "allow", "What to do with an operator that the backend lacks."},
       {"LAZYT_LOG", "trace|debug|info|warning|error", "warning", "Least level of messages on stderr."},

@@ -4,8 +4,9 @@
 //   1. the path given to load()            4. beside liblazyt.so: ./plugins and ../plugins and "."
 //   2. LAZYT_BACKEND, if it is a path      5. $XDG_DATA_HOME/lazyt/plugins (or ~/.local/share/...)
 //   3. LAZYT_PLUGIN_PATH, ':' between      6. /usr/local/lib/lazyt/plugins, /usr/lib/lazyt/plugins
+//                                          7. folders of add_folder: Python's entry points
 // Never the current directory (empty and relative entries are refused by name); 2, 3 and 5 are
-// ignored when privileges are elevated; world-writable libraries are refused.
+// ignored when privileges are elevated; world-writable libraries are refused. policy.h says what else is.
 // A folder is read for `*.json` manifests (no dlopen) and for `lazyt_<name>.so` without one.
 #pragma once
 
@@ -42,10 +43,22 @@ enum class Reason {
   kCrashed,           // "crashed": a helper process died of it (`lazyt doctor`)
   kHung,              // "hung": a helper process ran out of time
   kBadLayers,         // "bad-layers": LAZYT_LAYERS cannot be kept
+  kStackOverflow,     // "stack-overflow": as crashed, and known to be for want of stack
+  kDisabled,          // "disabled": LAZYT_PLUGIN_DISABLE or _SELECT
+  kNotAllowed,        // "not-allowed": LAZYT_PLUGIN_ALLOW
+  kNotConformant,     // "not-conformant": LAZYT_REQUIRE_CONFORMANCE
+  kQuarantined,       // "quarantined": it crashed or hung under `lazyt doctor`
 };
 const char* reason_name(Reason reason);
 // What a person can do about it, one sentence.
 const char* reason_hint(Reason reason);
+
+// What `lazyt conformance --verdict` wrote into a manifest.
+struct Verdict {
+  std::string profile;  // "core" or "full"; empty = none
+  std::string suite;    // the version of lazyt that judged
+  std::string library;  // SHA-256 of what was judged
+};
 
 struct Candidate {
   std::string name;      // backend name; from manifest or file name until known
@@ -55,6 +68,7 @@ struct Candidate {
   Reason reason = Reason::kFound;
   std::string detail;
   int32_t score = 0;
+  Verdict verdict = {};
 };
 
 struct Report {
@@ -72,6 +86,9 @@ base::Result<base::Ref<Plugin>> load(const std::string& requested = {}, Report* 
 
 // Everything that can be found, without loading a library that has a manifest.
 Report list();
+
+// A folder to search after all others, for the rest of the process. path: absolute. [any thread]
+void add_folder(std::string path, std::string found_by);
 
 // For `lazyt doctor`, which calls it in a helper process: tries one candidate of list() as far as it
 // goes and lets it go again; its step, reason and detail then say how far that was.

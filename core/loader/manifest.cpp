@@ -70,6 +70,12 @@ base::Result<Manifest> read_manifest(const std::string& path) {
   LAZYT_RETURN_IF_ERROR(text(root, "version", false, m.version));
   LAZYT_RETURN_IF_ERROR(text(root, "description", false, m.description));
   LAZYT_RETURN_IF_ERROR(integer(root, "score", false, m.score));
+  if (auto it = root.find("conformance"); it != root.end()) {
+    if (!it->is_object()) return base::invalid_argument("field 'conformance' is not an object");
+    LAZYT_RETURN_IF_ERROR(text(*it, "profile", true, m.verdict.profile));
+    LAZYT_RETURN_IF_ERROR(text(*it, "suite", true, m.verdict.suite));
+    LAZYT_RETURN_IF_ERROR(text(*it, "library", true, m.verdict.library));
+  }
   m.library = (std::filesystem::path(path).parent_path() / m.library).lexically_normal().string();
   return m;
 }

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/status.h"
+#include "loader/loader.h"
 
 namespace lazyt::loader {
 
@@ -13,6 +14,7 @@ struct Manifest {
   std::string version, description;
   uint32_t abi_major = 0, abi_minor = 0, abi_draft = 0;
   int32_t score = 0;
+  Verdict verdict;
 };
 
 // INVALID_ARGUMENT naming the field that is wrong; NOT_FOUND if the file is JSON of another kind, so

@@ -40,8 +40,13 @@ constexpr Words kWords[] = {
     {"crashed", "Report this to the plugin's vendor; until then take it out of the plugin folders."},
     {"hung", "Report this to the plugin's vendor; a device or its driver may be stuck."},
     {"bad-layers", "Correct or unset LAZYT_LAYERS."},
+    {"stack-overflow", "Report this to the plugin's vendor: it recurses without end, or wants more stack than `ulimit -s` gives."},
+    {"disabled", "Correct or unset the variable that is named."},
+    {"not-allowed", "If you trust this library, add the sum to the list: sha256sum FILE."},
+    {"not-conformant", "Have it judged: lazyt conformance NAME --verdict; or unset LAZYT_REQUIRE_CONFORMANCE."},
+    {"quarantined", "Install a build that works; `lazyt doctor NAME` tries it again and lifts the quarantine if it comes up."},
 };
-static_assert(std::size(kWords) == static_cast<size_t>(Reason::kBadLayers) + 1);
+static_assert(std::size(kWords) == static_cast<size_t>(Reason::kQuarantined) + 1);
 
 }  // namespace
 
@@ -77,7 +82,8 @@ std::string Report::to_json() const {
                                   {"reason", reason_name(c.reason)},
                                   {"detail", c.detail},
                                   {"hint", reason_hint(c.reason)},
-                                  {"score", c.score}});
+                                  {"score", c.score},
+                                  {"conformance", c.verdict.profile}});
   // Paths and messages need not be UTF-8.
   return root.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }

@@ -7,12 +7,14 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <mutex>
 #include <set>
 
 #include <fmt/format.h>
 
 #include "base/env.h"
 #include "loader/manifest.h"
+#include "loader/policy.h"
 
 namespace lazyt::loader {
 namespace {
@@ -23,6 +25,16 @@ struct Folder {
   std::string path;
   std::string found_by;
 };
+
+// Of add_folder.
+struct Added {
+  std::mutex mutex;
+  std::vector<Folder> folders;
+};
+Added& added() {
+  static auto* a = new Added;
+  return *a;
+}
 
 bool refuse(Candidate& c, const char* step, Reason reason, std::string detail) {
   c.step = step;
@@ -64,6 +76,7 @@ bool apply_manifest(const std::string& path, Candidate& c) {
   c.name = m.name;
   c.path = m.library;
   c.score = m.score;
+  c.verdict = m.verdict;
   c.detail = m.version.empty() ? m.description : m.description + " (" + m.version + ")";
   if (m.abi_major != LAZYT_ABI_MAJOR)
     return refuse(c, "manifest", Reason::kAbiMajor,
@@ -138,8 +151,17 @@ Candidate candidate_at(const std::string& path, const std::string& found_by, boo
     if (!apply_manifest(c.path, c) && c.reason == Reason::kFound) c.reason = Reason::kBadManifest;
   } else {
     check_file(c.path, c);
+    // What the manifest beside it tells of this library, though the library was named.
+    auto manifest = read_manifest(fs::path(c.path).replace_extension(".json").string());
+    if (manifest.ok() && real(manifest.value().library) == real(c.path)) c.verdict = manifest.value().verdict;
   }
+  if (c.reason == Reason::kFound) check_policy(c, false);
   return c;
+}
+
+void add_folder(std::string path, std::string found_by) {
+  std::lock_guard lock(added().mutex);
+  added().folders.push_back({std::move(path), std::move(found_by)});
 }
 
 std::vector<Candidate> search() {
@@ -180,10 +202,17 @@ std::vector<Candidate> search() {
   folders.push_back({"/usr/local/lib/lazyt/plugins", "system folder"});
   folders.push_back({"/usr/lib/lazyt/plugins", "system folder"});
 
+  {
+    std::lock_guard lock(added().mutex);
+    folders.insert(folders.end(), added().folders.begin(), added().folders.end());
+  }
+
   std::set<std::string> seen;
   for (const Folder& f : folders)
     if (seen.insert(real(f.path)).second) read_folder(f, out);
 
+  for (Candidate& c : out)
+    if (c.reason == Reason::kFound) check_policy(c, true);
   for (size_t i = 0; i < out.size(); i++)
     for (size_t k = 0; k < i && out[i].reason == Reason::kFound; k++)
       if (out[k].name == out[i].name && out[k].reason == Reason::kFound)

@@ -11,6 +11,8 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "base/sha256.h"
+
 #include "loader/loader.h"
 #include "ops.h"
 #include "runner.h"
@@ -37,7 +39,9 @@ std::string find_library(const std::string& plugin) {
     return loader::candidate(path).path;
   }
   for (const loader::Candidate& c : loader::list().candidates)
-    if (c.name == plugin && c.reason == loader::Reason::kFound) return c.path;
+    if (c.name == plugin && (c.reason == loader::Reason::kFound || c.reason == loader::Reason::kNotConformant ||
+                             c.reason == loader::Reason::kQuarantined))
+      return c.path;
   return "";
 }
 
@@ -53,6 +57,33 @@ std::vector<Expectation> read_expected(const std::string& path) {
       throw std::runtime_error(path + ": no such result: " + r);
   }
   return out;
+}
+
+// Writes into the manifest beside the library that it kept the rules. False, with the reason told, if it cannot.
+bool write_verdict(const std::string& library, bool full, const std::vector<Result>& results) {
+  auto fail = [](const std::string& why) {
+    fmt::print(stderr, "no verdict: {}\n", why);
+    return false;
+  };
+  int64_t passed = 0, unsupported = 0;
+  for (const Result& r : results) {
+    if (!r.good() || (r.outcome != Outcome::kPass && r.outcome != Outcome::kUnsupported))
+      return fail(r.name + " did not pass; expected failures have no verdict");
+    (r.outcome == Outcome::kPass ? passed : unsupported)++;
+  }
+  const std::string path = std::filesystem::path(library).replace_extension(".json");
+  std::ifstream in(path);
+  auto manifest = nlohmann::ordered_json::parse(in, nullptr, false);
+  if (!manifest.is_object()) return fail(path + " is not a manifest");
+  auto hash = base::sha256_of_file(library);
+  if (!hash.ok()) return fail(hash.status().to_string());
+  manifest["conformance"] = {{"profile", full ? "full" : "core"}, {"suite", LAZYT_VERSION}, {"library", hash.value()},
+                             {"passed", passed}, {"unsupported", unsupported}};
+  std::ofstream out(path);
+  out << manifest.dump(2) << "\n";
+  if (!out.flush()) return fail("cannot write " + path);
+  fmt::print("{} has the verdict '{}' now\n", path, full ? "full" : "core");
+  return true;
 }
 
 std::string quoted(const std::string& s) {
@@ -104,7 +135,7 @@ int run(int argc, char** argv) {
   Options& o = options();
   o.artifacts = "conformance-failures";
   RunOptions run_options;
-  bool list = false, list_rules = false, verbose = false;
+  bool list = false, list_rules = false, verbose = false, verdict = false;
   int report_fd = -1;
   app.add_option("plugin", plugin, "A backend's name, a library or a manifest");
   app.add_option("--profile", profile, "quick or full")->check(CLI::IsMember({"quick", "full"}));
@@ -117,6 +148,7 @@ int run(int argc, char** argv) {
   app.add_option("--jobs", run_options.jobs, "Processes at a time")->check(CLI::Range(1, 256));
   app.add_option("--timeout", run_options.case_seconds, "Seconds a case may take");
   app.add_option("--artifacts", o.artifacts, "Folder for the programs of failing cases");
+  app.add_flag("--verdict", verdict, "Write into the manifest that all cases passed (see LAZYT_REQUIRE_CONFORMANCE)");
   app.add_flag("--list", list, "List the cases and their rules");
   app.add_flag("--list-rules", list_rules, "List the rules that cases cite");
   app.add_flag("--verbose", verbose, "Name what passes too");
@@ -182,7 +214,10 @@ int run(int argc, char** argv) {
                                          o.full ? " --profile full" : "", o.seed);
   if (!json_file.empty()) std::ofstream(json_file) << to_json(results, library, o.seed);
   if (!junit_file.empty()) std::ofstream(junit_file) << to_junit(results, library);
-  return report(results, repeat, verbose);
+  const int status = report(results, repeat, verbose);
+  if (verdict && filter != "*") fmt::print(stderr, "no verdict: --filter left cases out\n");
+  if (verdict && (filter != "*" || !write_verdict(library, o.full, results))) return status ? status : 1;
+  return status;
 }
 
 }  // namespace

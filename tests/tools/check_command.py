@@ -19,7 +19,8 @@ COMMAND, GOOD, BAD, MUTANTS = (str(Path(a).resolve()) for a in sys.argv[1:5])
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess:
     clean = {k: v for k, v in os.environ.items() if not k.startswith("LAZYT_")}
-    clean |= {"LAZYT_PLUGIN_PATH": GOOD, "XDG_DATA_HOME": "/nonexistent", **environment}
+    nowhere = {"XDG_DATA_HOME": "/nonexistent", "XDG_CACHE_HOME": "/proc/nonexistent"}
+    clean |= {"LAZYT_PLUGIN_PATH": GOOD, **nowhere, **environment}
     return subprocess.run([COMMAND, *arguments], capture_output=True, text=True, env=clean, timeout=60)
 
 

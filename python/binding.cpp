@@ -251,6 +251,7 @@ PYBIND11_MODULE(_C, m) {
 
   m.def("backend", &backend);
   m.def("use_backend", [](const std::string& name) { check(session().use_backend(name)); }, release());
+  m.def("add_plugin_folder", &loader::add_folder);
   m.def("backends", [] { return loader::list().to_json(); }, release());
   m.def("memory_stats", &memory_stats);
   m.def("dlpack_device", &frontend::dlpack_device, release());

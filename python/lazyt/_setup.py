@@ -27,7 +27,10 @@ def initialize() -> None:
         [f"{Path(str(module.__file__)).parent}{os.sep}" for module in (torch, sys.modules[__package__])]
     )
 
-    from . import _library, _optimizer, _tensor, device
+    from . import _library, _optimizer, _plugins, _tensor, device
+
+    for folder, found_by in _plugins.folders():
+        _C.add_plugin_folder(folder, found_by)
 
     sys.modules["torch.lazyt"] = device
     torch.lazyt = device  # type: ignore[attr-defined]

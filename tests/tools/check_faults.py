@@ -63,7 +63,9 @@ class Faults(Case):
         self.assertIn(f"{name}: {reason} at step", text)
         self.assertIn(f"to do: {candidate['hint']}", text)
         both = f"{self.plugins}:{GOOD}"
-        self.assertEqual(self.run_lazyt("info", "null", **{"LAZYT_PLUGIN_PATH": both} | environment).returncode, 0)
+        self.assertEqual(
+            self.run_lazyt("info", "null", **{"LAZYT_PLUGIN_PATH": both} | environment).returncode, 0
+        )
 
     def test_missing_file(self):
         self.manifest("x")
@@ -106,7 +108,9 @@ class Faults(Case):
 
     def test_disabled(self):
         self.take(GOOD / "lazyt_null.so", "x")
-        self.check("x", "disabled", "LAZYT_PLUGIN_DISABLE=y,x*", "unset the variable", LAZYT_PLUGIN_DISABLE="y,x*")
+        self.check(
+            "x", "disabled", "LAZYT_PLUGIN_DISABLE=y,x*", "unset the variable", LAZYT_PLUGIN_DISABLE="y,x*"
+        )
 
     def test_untrusted_path(self):
         self.take(GOOD / "lazyt_null.so", "x").chmod(0o777)
@@ -128,7 +132,9 @@ class Policy(Case):
     def test_a_disabled_plugin_does_not_hide_another_of_its_name(self):
         first = self.take(GOOD / "lazyt_null.so", "null")
         listing = self.folder / "sums"
-        listing.write_text("0" * 64 + "\n" + hashlib.sha256((GOOD / "lazyt_null.so").read_bytes()).hexdigest())
+        listing.write_text(
+            "0" * 64 + "\n" + hashlib.sha256((GOOD / "lazyt_null.so").read_bytes()).hexdigest()
+        )
         first.write_bytes(first.read_bytes() + b"changed")
         paths = {"LAZYT_PLUGIN_PATH": f"{self.plugins}:{GOOD}", "LAZYT_PLUGIN_ALLOW": listing}
         self.assertEqual(self.reason("list", **paths), "not-allowed")
@@ -137,7 +143,9 @@ class Policy(Case):
     def test_allow_list_is_by_content(self):
         library = self.take(GOOD / "lazyt_null.so", "null")
         listing = self.folder / "sums"
-        listing.write_text("# trusted\n" + hashlib.sha256(library.read_bytes()).hexdigest().upper() + "  null\n")
+        listing.write_text(
+            "# trusted\n" + hashlib.sha256(library.read_bytes()).hexdigest().upper() + "  null\n"
+        )
         self.assertEqual(self.reason("list", LAZYT_PLUGIN_ALLOW=listing), "found")
         listing.write_text("# nothing\n")
         self.assertEqual(self.reason("list", LAZYT_PLUGIN_ALLOW=listing), "not-allowed")
@@ -170,7 +178,9 @@ class Policy(Case):
         self.take(SOUND / "lazyt_mutant_13.so", "mutant")
         manifest = self.manifest("mutant")
         for more in ((), ("--filter", "Library.*")):
-            done = self.run_lazyt("conformance", "mutant", "--verdict", *more, "--artifacts", self.folder / "out")
+            done = self.run_lazyt(
+                "conformance", "mutant", "--verdict", *more, "--artifacts", self.folder / "out"
+            )
             self.assertEqual(done.returncode, 1)
             self.assertIn("no verdict", done.stderr)
         self.assertNotIn("conformance", json.loads(manifest.read_text()))

@@ -20,9 +20,11 @@ int main(int argc, char** argv) {
   add_info(app, exit_status);
   add_env(app, exit_status);
   add_inspect(app, exit_status);
+  add_run(app, exit_status);
   add_new_plugin(app, exit_status);
   add_sdk(app, exit_status);
   add_conformance(app, exit_status);
+  add_completion(app, exit_status);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

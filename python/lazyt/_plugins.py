@@ -1,6 +1,7 @@
 """Plugins that Python packages bring, by entry points of the group `lazyt.plugins`.
 
-`acme = "acme_lazyt:plugins"` names the folder `plugins` of the package `acme_lazyt`. No code of the package is run.
+`acme = "acme_lazyt:plugins"` names the folder `plugins` of the package `acme_lazyt`. No code of the package
+is run.
 """
 
 import warnings

@@ -40,6 +40,21 @@ class Command(unittest.TestCase):
         found = json.loads(run("list", "--json").stdout)["candidates"]
         self.assertEqual([c["name"] for c in found if c["path"].startswith(GOOD)], ["null"])
 
+    def test_completion_knows_verbs_options_and_backends(self):
+        def complete(*words: str) -> list[str]:
+            script = run("completion", "bash").stdout + 'COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _lazyt; '
+            script += 'printf "%s\\n" "${COMPREPLY[@]}"'
+            path = f"{Path(COMMAND).parent}:{os.environ['PATH']}"
+            environment = os.environ | {"PATH": path, "LAZYT_PLUGIN_PATH": GOOD}
+            command = ["bash", "-c", script, "bash", *words]
+            return subprocess.run(command, capture_output=True, text=True, env=environment).stdout.split()
+
+        self.assertEqual(complete("lazyt", "do"), ["doctor"])
+        self.assertEqual(complete("lazyt", "list", "--js"), ["--json"])
+        self.assertIn("null", complete("lazyt", "info", "n"))
+        for shell in ("zsh", "fish"):
+            self.assertIn("doctor", run("completion", shell).stdout)
+
     def test_list_runs_no_code(self):
         listed = run("list", LAZYT_PLUGIN_PATH=BAD)
         self.assertEqual(listed.returncode, 0)
@@ -124,10 +139,23 @@ class Conformance(unittest.TestCase):
             self.assertIn(" = aten::", text.stdout)
             statistics = run("inspect", "--summary", str(program)).stdout
             self.assertRegex(statistics, r"\d+ bytes, \d+ inputs, \d+ outputs, \d+ constants, \d+ nodes")
+            self.check_run(str(program))
             facts = json.loads(run("inspect", "--json", str(program)).stdout)
             self.assertEqual(facts["text"], text.stdout)
             self.assertEqual(facts["nodes"], sum(facts["operators"].values()))
             self.assertEqual(facts["bytes"], int(re.search(r": (\d+) bytes", statistics).group(1)))
+
+    def check_run(self, program: str):
+        sound = f"{MUTANTS}/lazyt_reference.so"
+        done = run("run", program, "--backend", sound, "--repeat", "3")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("on reference: compiled in", done.stdout)
+        same = json.loads(run("run", program, "--backend", sound, "--against", sound, "--json").stdout)
+        self.assertEqual({o["difference"] for o in same["outputs"]}, {0})
+        other = run("run", program, "--backend", sound, "--against", "null")
+        self.assertEqual(other.returncode, 1)
+        self.assertIn("from null  <-- too far", other.stdout)
+        self.assertEqual(run("run", "/nonexistent.lzp", "--backend", "null").returncode, 1)
 
     def test_every_kind_of_result_is_told(self):
         def expecting(case: str, result: str) -> subprocess.CompletedProcess:

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,15 @@ std::string renamed(std::string text, const std::string& name) {
   return replaced(replaced(std::move(text), "acme", name), "ACME", upper);
 }
 
+// Without the marks of what the documents quote.
+std::string unmarked(const std::string& text) {
+  std::stringstream lines(text);
+  std::string out;
+  for (std::string line; std::getline(lines, line);)
+    if (line.find("[region ") == line.npos && line.find("[end]") == line.npos) out += line + "\n";
+  return out;
+}
+
 void write(const fs::path& from, const fs::path& to, const std::string& name) {
   std::ifstream in(from, std::ios::binary);
   std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
@@ -46,7 +56,7 @@ void write(const fs::path& from, const fs::path& to, const std::string& name) {
   if (from.filename() == "Cargo.toml") text = replaced(std::move(text), "LAZYT_RUST_CRATES", sdk_path("rust").string());
   fs::create_directories(to.parent_path());
   std::ofstream out(to, std::ios::binary);
-  out << renamed(std::move(text), name);
+  out << renamed(unmarked(text), name);
   if (!in || !out.flush()) throw fs::filesystem_error("cannot write", to, std::make_error_code(std::errc::io_error));
 }
 

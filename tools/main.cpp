@@ -21,6 +21,7 @@ int main(int argc, char** argv) {
   add_env(app, exit_status);
   add_inspect(app, exit_status);
   add_run(app, exit_status);
+  add_replay(app, exit_status);
   add_new_plugin(app, exit_status);
   add_sdk(app, exit_status);
   add_conformance(app, exit_status);

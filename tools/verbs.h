@@ -11,6 +11,7 @@ void add_doctor(CLI::App& app, int& exit_status);
 void add_info(CLI::App& app, int& exit_status);
 void add_env(CLI::App& app, int& exit_status);
 void add_inspect(CLI::App& app, int& exit_status);
+void add_replay(CLI::App& app, int& exit_status);
 void add_run(CLI::App& app, int& exit_status);
 void add_completion(CLI::App& app, int& exit_status);
 void add_sdk(CLI::App& app, int& exit_status);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/env.h"
+#include "layers/record.h"
 #include "layers/tables.h"
 #include "layers/validate.h"
 
@@ -22,6 +23,9 @@ const std::vector<Kind>& kinds() {
   static const auto& all = *new std::vector<Kind>{
       {"validate", {"abort"}, [](const Words& options) -> std::unique_ptr<Layer> {
          return std::make_unique<Validate>(!options.empty());
+       }},
+      {"record", {"data"}, [](const Words& options) -> std::unique_ptr<Layer> {
+         return std::make_unique<RecordLayer>(!options.empty());
        }}};
   return all;
 }

@@ -176,15 +176,17 @@ def raised_at_first_use(eager: Observed, lazy: Observed) -> bool:
     """Whether eager's last error is about values and lazyt says the same of each result that cannot be read.
     Takes these errors out of both."""
     last = max((i for i in eager.errors if i < READING), default=None)
-    reading = {i: e for i, e in lazy.errors.items() if i >= READING}
+    both = {e[1] for i, e in eager.errors.items() if i >= READING} & {e[1] for i, e in lazy.errors.items() if i >= READING}
+    reading = {i: e for i, e in lazy.errors.items() if i >= READING and e[1] not in both}
     if last is None or not reading or last in lazy.errors or not VALUE_ERROR.search(eager.errors[last][1]):
         return False
     words = plain(eager.errors[last][1])
     if not all(words in e[1] for e in reading.values()):
         return False
     del eager.errors[last]
-    for i in reading:
-        del lazy.errors[i]
+    for side in (eager, lazy):
+        for i in [i for i, e in side.errors.items() if i in reading and side is lazy or e[1] in both]:
+            del side.errors[i]  # those of both stand under other numbers
     return True
 
 

@@ -24,6 +24,8 @@ class HostRunner {
   // as the graph's output values' metas say. Called on the executor thread.
   virtual base::Status run(const ir::Graph& graph, std::span<const HostTensor> inputs,
                            std::span<const HostTensor> outputs) = 0;
+  // Threads that the program wants for compute, 0 = it does not say. Called on the thread that launches.
+  virtual uint32_t threads() const { return 0; }
 };
 
 }  // namespace lazyt::exec

@@ -1,4 +1,5 @@
 // Host islands: nodes that the plugin refused, run by PyTorch's CPU kernels on the executor thread.
+#include <ATen/Parallel.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/grad_mode.h>
@@ -20,6 +21,9 @@ using ir::Arg;
 
 class Runner final : public exec::HostRunner {
  public:
+  // torch.set_num_threads, OMP_NUM_THREADS.
+  uint32_t threads() const override { return static_cast<uint32_t>(at::get_num_threads()); }
+
   base::Status run(const ir::Graph& graph, std::span<const exec::HostTensor> inputs,
                    std::span<const exec::HostTensor> outputs) override {
     at::NoGradGuard no_grad;

@@ -17,22 +17,38 @@ namespace {
 
 thread_local bool inside_parallel = false;
 
-uint32_t configured_threads() {
+std::atomic<uint32_t> asked_threads{0};
+
+uint32_t cpus() {
   static const uint32_t n = [] {
     cpu_set_t set;
-    int64_t cpus = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-    auto asked = base::env_int("LAZYT_THREADS", cpus, 1, 4096);
-    if (!asked.ok()) base::log(LAZYT_LOG_WARNING, asked.status().to_string());
-    return static_cast<uint32_t>(asked.ok() ? asked.value() : cpus);
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? static_cast<uint32_t>(CPU_COUNT(&set)) : 1;
   }();
   return n;
+}
+
+// 0 if LAZYT_THREADS is not set.
+uint32_t configured_threads() {
+  static const uint32_t n = [] {
+    auto configured = base::env_int("LAZYT_THREADS", 0, 1, 4096);
+    if (!configured.ok()) base::log(LAZYT_LOG_WARNING, configured.status().to_string());
+    return static_cast<uint32_t>(configured.ok() ? configured.value() : 0);
+  }();
+  return n;
+}
+
+uint32_t allowed_threads() {
+  if (const uint32_t n = configured_threads()) return n;
+  const uint32_t asked = asked_threads.load(std::memory_order_relaxed);
+  return asked ? asked : cpus();
 }
 
 // One loop at a time. A worker takes the loop's indices one by one until none is left.
 class Pool {
  public:
   Pool() {
-    for (uint32_t i = 1; i < configured_threads(); i++) std::thread([this] { work(); }).detach();
+    const uint32_t size = configured_threads() ? configured_threads() : cpus();
+    for (uint32_t i = 1; i < size; i++) std::thread([this, i] { work(i); }).detach();
   }
 
   // False if the pool is in use by another thread.
@@ -63,11 +79,12 @@ class Pool {
     inside_parallel = false;
   }
 
-  void work() {
+  // The caller is worker 0.
+  void work(uint32_t number) {
     uint64_t seen = 0;
     std::unique_lock lock(mutex_);
     while (true) {
-      wake_.wait(lock, [&] { return open_ && generation_ != seen; });
+      wake_.wait(lock, [&] { return open_ && generation_ != seen && number < allowed_threads(); });
       seen = generation_;
       active_++;
       lock.unlock();
@@ -97,10 +114,12 @@ Pool& pool() {
 
 }  // namespace
 
-uint32_t thread_count() { return inside_parallel ? 1 : configured_threads(); }
+uint32_t thread_count() { return inside_parallel ? 1 : allowed_threads(); }
+
+void set_thread_count(uint32_t count) { asked_threads.store(count, std::memory_order_relaxed); }
 
 void parallel_for(uint64_t count, lazyt_parallel_body_t body, void* user_data) {
-  if (count > 1 && !inside_parallel && configured_threads() > 1 && pool().try_run(count, body, user_data)) return;
+  if (count > 1 && !inside_parallel && allowed_threads() > 1 && pool().try_run(count, body, user_data)) return;
   for (uint64_t i = 0; i < count; i++) body(user_data, i);
 }
 

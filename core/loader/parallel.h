@@ -7,8 +7,12 @@
 
 namespace lazyt::loader {
 
-// LAZYT_THREADS, or the CPUs this process may run on. 1 on a thread that is itself a worker.
+// LAZYT_THREADS; if that is not set, what set_thread_count was last told; else the CPUs this process may run on. 1 on a
+// thread that is itself a worker.
 uint32_t thread_count();
+
+// What the program asks for (torch.set_num_threads); 0 = nothing. [any thread]
+void set_thread_count(uint32_t count);
 
 // Runs body(user_data, i) for every i below count and returns when all are done; the caller works
 // too. Runs in order on the caller alone when nested, or while another thread uses the workers.

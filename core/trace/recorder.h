@@ -53,6 +53,7 @@ struct Launch {
   std::vector<base::Ref<exec::Data>> dead;     // what tensors left that died since the last launch: to be dropped first
   FlushReason reason = FlushReason::kMarkStep;
   uint64_t step = 0;  // number of this launch in the process
+  uint32_t threads = 0;  // that the program wants for compute, 0 = it does not say
 };
 
 class Recorder {

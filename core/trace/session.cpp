@@ -14,6 +14,7 @@
 #include "ir/program.h"
 #include "ir/verifier.h"
 #include "loader/loader.h"
+#include "loader/parallel.h"
 #include "partition/compile.h"
 #include "passes/decomposition.h"
 #include "passes/pipeline.h"
@@ -209,7 +210,9 @@ base::Status Session::flush(Recorder& recorder, FlushReason reason) {
     *launch = recorder.flush(reason);
   }
   base::counter(fmt::format("Flush{}", flush_reason_name(reason))).add();
+  if (host_runner_) launch->threads = host_runner_->threads();
   executor().submit([this, launch, device = std::move(device)]() mutable {
+    loader::set_thread_count(launch->threads);
     try {
       run(*launch, device);
     } catch (const std::exception& e) {  // out of memory in the host, say: only this launch fails

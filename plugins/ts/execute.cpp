@@ -4,6 +4,7 @@
 #include <ATen/ops/empty.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <omp.h>
 
 #include <cstring>
 #include <memory>
@@ -173,6 +174,9 @@ void bundle(jit::Stack& stack) {
 
 void run(const Executable& executable, const lazyt_execute_args_t& args) {
   ThreadState state;
+  // OpenMP keeps the number for each thread; PyTorch's kernels ask for this thread's.
+  if (const int threads = static_cast<int>(plugin::host().services->thread_count()); threads != omp_get_max_threads())
+    omp_set_num_threads(threads);
   jit::Stack stack;
   stack.reserve(executable.feeds.size() + executable.constants.size() + executable.outputs.size());
   plugin::Records<lazyt_execute_input_t> inputs(args.inputs, args.input_count, args.input_stride);

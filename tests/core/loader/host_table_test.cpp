@@ -6,7 +6,9 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <numeric>
+#include <set>
 #include <thread>
 
 #include "base/counters.h"
@@ -141,6 +143,28 @@ TEST(ParallelFor, WorksInAForkedChild) {
   int status = -1;
   waitpid(child, &status, 0);
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+}
+
+// What LAZYT_THREADS says stands above what the program asks for.
+TEST(HostServices, ThreadsAreAsManyAsTheProgramAsksFor) {
+  if (std::getenv("LAZYT_THREADS")) GTEST_SKIP() << "LAZYT_THREADS is set";
+  const uint32_t before = services().thread_count();
+  set_thread_count(1);
+  EXPECT_EQ(services().thread_count(), 1u);
+  std::set<std::thread::id> workers;
+  std::mutex mutex;
+  std::pair<std::set<std::thread::id>&, std::mutex&> shared{workers, mutex};
+  services().parallel_for(
+      64,
+      [](void* user_data, uint64_t) {
+        auto& [ids, lock] = *static_cast<std::pair<std::set<std::thread::id>&, std::mutex&>*>(user_data);
+        std::lock_guard guard(lock);
+        ids.insert(std::this_thread::get_id());
+      },
+      &shared);
+  EXPECT_EQ(workers.size(), 1u);
+  set_thread_count(0);
+  EXPECT_EQ(services().thread_count(), before);
 }
 
 }  // namespace

@@ -1,8 +1,13 @@
 // Running an executable: on the calling thread and its OpenMP team, step after step.
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <map>
+#include <mutex>
 
 #include "buffer.h"
 #include "compile.h"
@@ -24,6 +29,48 @@ std::byte* bytes_of(lazyt_buffer_t* handle, uint64_t needed, const char* what, s
   }
   return buffer.data();
 }
+
+// Where the time goes, for the developer: with LAZYT_ONEDNN_PROFILE=1 a table by kernel on stderr when the process
+// ends, with =2 by kernel and the operator that it was made for.
+class Profile {
+ public:
+  // Null without the option.
+  static Profile* wanted() {
+    static const char* option = std::getenv("LAZYT_ONEDNN_PROFILE");
+    static Profile profile(option && option[0] == '2');
+    return option && option[0] != '0' ? &profile : nullptr;
+  }
+  void run(const Executable& exe, size_t i, const Frame& frame) {
+    const auto begin = std::chrono::steady_clock::now();
+    exe.steps[i]->run(frame);
+    const double us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
+    std::string key = exe.steps[i]->describe();
+    if (by_node_ && exe.step_nodes[i] < exe.nodes.size()) key += " | " + exe.nodes[exe.step_nodes[i]];
+    const std::lock_guard lock(mutex_);
+    Entry& e = entries_[key];
+    e.us += us;
+    e.least = e.runs ? std::min(e.least, us) : us;
+    ++e.runs;
+  }
+
+ private:
+  struct Entry {
+    double us = 0, least = 0;
+    uint64_t runs = 0;
+  };
+  explicit Profile(bool by_node) : by_node_(by_node) {}
+  ~Profile() {
+    std::vector<std::pair<std::string, Entry>> sorted(entries_.begin(), entries_.end());
+    std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second.us > b.second.us; });
+    if (!sorted.empty()) std::fprintf(stderr, "%12s%10s%12s%12s  kernel\n", "total us", "runs", "mean us", "least us");
+    for (const auto& [name, e] : sorted)
+      std::fprintf(stderr, "%12.0f%10llu%12.2f%12.2f  %s\n", e.us, static_cast<unsigned long long>(e.runs),
+                   e.us / static_cast<double>(e.runs), e.least, name.c_str());
+  }
+  const bool by_node_;
+  std::mutex mutex_;
+  std::map<std::string, Entry> entries_;
+};
 
 void run(const Executable& exe, const lazyt_execute_args_t& args) {
   using Kind = Executable::Piece::Kind;
@@ -48,9 +95,14 @@ void run(const Executable& exe, const lazyt_execute_args_t& args) {
     }
   }
   const Frame frame{storages.data(), args.inputs, args.input_stride, thread_count()};
+  Profile* profile = Profile::wanted();
   for (size_t i = 0; i < exe.steps.size(); ++i) {
     try {
-      exe.steps[i]->run(frame);
+      if (profile) {
+        profile->run(exe, i, frame);
+      } else {
+        exe.steps[i]->run(frame);
+      }
     } catch (Error& e) {
       if (exe.step_nodes[i] < exe.nodes.size()) e.note(exe.nodes[exe.step_nodes[i]], "while it ran");
       throw;

@@ -1,0 +1,313 @@
+"""Whole models: steps of lazyt on the backend of LAZYT_BACKEND against eager CPU's and, if asked, torch.compile's.
+
+A row: the same model, data and optimizer on each, one thread, in turns within one process. Its first losses must be
+eager's, and no operator may run on the host: a row that breaks either says so, and the bench fails.
+"""
+
+import argparse
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+PARSER = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+PARSER.add_argument("--compile", action="store_true", help="torch.compile too (10-100 s a row)")
+PARSER.add_argument("--only", default="", help="comma list: rows whose name contains one of these")
+PARSER.add_argument("--rounds", type=int, default=7)
+PARSER.add_argument(
+    "--seconds", type=float, default=0.5, help="about how long each candidate runs in a round"
+)
+PARSER.add_argument("--threads", type=int, default=1)
+PARSER.add_argument("--check", action="store_true", help="losses and host islands only, no timing")
+PARSER.add_argument("--json", metavar="FILE", help="write the numbers")
+ARGS = PARSER.parse_args()
+os.environ.setdefault("LAZYT_BACKEND", "onednn")
+os.environ["LAZYT_THREADS"] = os.environ["OMP_NUM_THREADS"] = str(ARGS.threads)
+
+import sys  # noqa: E402
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
+import common  # noqa: E402
+import lazyt  # noqa: E402
+import mnist  # noqa: E402
+import torch  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
+
+STEPS_CHECKED = 4
+TOLERANCE = 1e-3  # of a loss, relative above 1
+
+
+class Residual(nn.Module):
+    def __init__(self, inputs: int, outputs: int, stride: int):
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
+        self.norm1 = nn.BatchNorm2d(outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
+        self.norm2 = nn.BatchNorm2d(outputs)
+        self.skip = nn.Identity()
+        if stride != 1 or inputs != outputs:
+            self.skip = nn.Sequential(
+                nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs)
+            )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = F.relu(self.norm1(self.conv1(x)))
+        return F.relu(self.norm2(self.conv2(y)) + self.skip(x))
+
+
+class ResNet18(nn.Module):
+    def __init__(self, classes: int = 100):
+        super().__init__()
+        self.stem = nn.Sequential(
+            nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(3, 2, 1)
+        )
+        widths = [64, 64, 128, 256, 512]
+        self.blocks = nn.Sequential(
+            *[
+                Residual(widths[i] if first else widths[i + 1], widths[i + 1], 2 if first and i else 1)
+                for i in range(4)
+                for first in (True, False)
+            ]
+        )
+        self.head = nn.Linear(512, classes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(torch.flatten(F.adaptive_avg_pool2d(self.blocks(self.stem(x)), 1), 1))
+
+
+class Attention(nn.Module):
+    def __init__(self, width: int, heads: int):
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        b, t, d = x.shape
+        parts = self.qkv(self.norm1(x)).split(d, 2)
+        q, k, v = (y.view(b, t, self.heads, d // self.heads).transpose(1, 2) for y in parts)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(y.transpose(1, 2).reshape(b, t, d))
+        return x + self.mlp(self.norm2(x))
+
+
+class Gpt(nn.Module):
+    def __init__(self, vocabulary: int, width: int, layers: int, heads: int, context: int):
+        super().__init__()
+        self.tokens, self.places = nn.Embedding(vocabulary, width), nn.Embedding(context, width)
+        self.blocks = nn.Sequential(*[Attention(width, heads) for _ in range(layers)])
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary, bias=False)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        places = torch.arange(ids.shape[1], device=ids.device)
+        return self.head(self.norm(self.blocks(self.tokens(ids) + self.places(places))))
+
+
+class LstmByHand(nn.Module):
+    """A token at a time."""
+
+    def __init__(self, inputs: int = 32, hidden: int = 64):
+        super().__init__()
+        self.hidden = hidden
+        self.of_input, self.of_hidden = nn.Linear(inputs, 4 * hidden), nn.Linear(hidden, 4 * hidden)
+        self.head = nn.Linear(hidden, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = c = torch.zeros(x.shape[1], self.hidden, device=x.device)
+        for token in x:
+            i, f, g, o = (self.of_input(token) + self.of_hidden(h)).chunk(4, 1)
+            c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+            h = torch.sigmoid(o) * torch.tanh(c)
+        return self.head(h)
+
+
+class LstmModule(nn.Module):
+    def __init__(self, inputs: int = 32, hidden: int = 64):
+        super().__init__()
+        self.lstm, self.head = nn.LSTM(inputs, hidden, 2), nn.Linear(hidden, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.lstm(x)[0][-1])
+
+
+def small_mlp() -> nn.Module:
+    return nn.Sequential(*[m for _ in range(20) for m in (nn.Linear(32, 32), nn.ReLU())])
+
+
+Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+class Row:
+    """A model, its data and how it learns; without a loss it is inference."""
+
+    def __init__(
+        self,
+        model: Callable[[], nn.Module],
+        data: Callable[[], list[torch.Tensor]],
+        loss: Loss | None = None,
+        optimizer: Callable | None = None,
+        checked_model: Callable[[], nn.Module] | None = None,
+    ):
+        self.model, self.data, self.loss, self.optimizer = model, data, loss, optimizer
+        self.checked_model = checked_model or model  # without what is random
+
+    def stepper(self, device: str, compiled: bool = False, checked: bool = False) -> Callable[[], torch.Tensor]:
+        """Makes a step, which gives its loss (or its result) on the device."""
+        torch.manual_seed(0)
+        model = (self.checked_model if checked else self.model)().to(device)
+        data = [t.to(device) for t in self.data()]
+        call = torch.compile(model) if compiled else model
+        if self.loss is None:
+            model.eval()
+
+            def infer():
+                with torch.no_grad():
+                    return call(*data)
+
+            return infer
+        optimizer = self.optimizer(model.parameters())
+
+        def train():
+            optimizer.zero_grad(set_to_none=True)
+            loss = self.loss(call(data[0]), data[1])
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        return train
+
+
+def token_loss(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
+def digits() -> list[torch.Tensor]:
+    images, labels = mnist.load_digits()[0].tensors
+    return [images[:64], labels[:64]]
+
+
+def pictures() -> list[torch.Tensor]:
+    return [torch.randn(16, 3, 64, 64), torch.randint(100, (16,))]
+
+
+def texts() -> list[torch.Tensor]:
+    ids = torch.randint(512, (4, 129))
+    return [ids[:, :-1].contiguous(), ids[:, 1:].contiguous()]
+
+
+def sequences() -> list[torch.Tensor]:
+    return [torch.randn(64, 8, 32), torch.randn(8, 1)]
+
+
+def vectors() -> list[torch.Tensor]:
+    return [torch.randn(8, 32), torch.randn(8, 32)]
+
+
+def gpt() -> nn.Module:
+    return Gpt(512, 256, 4, 4, 128)
+
+
+def optim(name: str, **options) -> Callable:
+    return lambda parameters: getattr(torch.optim, name)(parameters, **options)
+
+
+ROWS = {
+    "tutorial CNN, Adadelta": Row(
+        mnist.Net, digits, F.nll_loss, optim("Adadelta", lr=1.0), lambda: mnist.Net(dropout=False)
+    ),
+    "ResNet-18 64x64, SGD momentum": Row(
+        ResNet18, pictures, F.cross_entropy, optim("SGD", lr=0.001, momentum=0.9)
+    ),
+    "ResNet-18 64x64, inference": Row(ResNet18, lambda: pictures()[:1]),
+    "GPT 4 x 256, AdamW": Row(gpt, texts, token_loss, optim("AdamW", lr=1e-3)),
+    "GPT 4 x 256, inference": Row(gpt, lambda: texts()[:1]),
+    "LSTM by hand, Adam": Row(LstmByHand, sequences, F.mse_loss, optim("Adam", lr=0.01)),
+    "nn.LSTM 2 layers, Adam": Row(LstmModule, sequences, F.mse_loss, optim("Adam", lr=0.01)),
+    "MLP 20 x 32, SGD momentum": Row(small_mlp, vectors, F.mse_loss, optim("SGD", lr=0.01, momentum=0.9)),
+    "MLP 20 x 32, Adam": Row(small_mlp, vectors, F.mse_loss, optim("Adam", lr=0.01)),
+}
+
+
+def differences(row: Row) -> str:
+    """What tells lazyt's first steps from eager's; empty if nothing does."""
+    eager, ours = row.stepper("cpu", checked=True), row.stepper("lazyt", checked=True)
+    for i in range(STEPS_CHECKED):
+        a, b = eager(), ours().cpu()
+        worst = ((a - b).abs() / a.abs().clamp(min=1)).max().item()
+        if not worst <= TOLERANCE:
+            return f"step {i} is off by {worst:.2g}"
+    return ""
+
+
+def candidate(step: Callable[[], torch.Tensor], lazy: bool) -> tuple[float, Callable[[], tuple[float, float]]]:
+    """First step's seconds; and what runs several and gives (wall, processor) seconds a step."""
+
+    def some(steps: int) -> tuple[float, float]:
+        wall, cpu = time.perf_counter(), time.process_time()
+        for _ in range(steps):
+            step()
+            if lazy:
+                lazyt.mark_step()
+        if lazy:
+            lazyt.wait_device_ops()
+        return (time.perf_counter() - wall) / steps, (time.process_time() - cpu) / steps
+
+    first = some(1)[0]
+    for _ in range(3):
+        some(1)
+    steps = max(1, round(ARGS.seconds / some(2)[0]))
+    return first, lambda: some(steps)
+
+
+def measure(row: Row) -> dict:
+    names = ["eager", *(["compile"] if ARGS.compile else []), "lazyt"]
+    first, runs, compiled = {}, {}, 0
+    for name in names:
+        before = lazyt.metrics.counter_value("UncachedCompile")
+        step = row.stepper("lazyt" if name == "lazyt" else "cpu", compiled=name == "compile")
+        first[name], runs[name] = candidate(step, name == "lazyt")
+        compiled = lazyt.metrics.counter_value("UncachedCompile") - before
+    rounds = common.interleaved(runs, ARGS.rounds)
+    wall = common.medians({n: [w for w, _ in r] for n, r in rounds.items()})
+    cpu = common.medians({n: [c for _, c in r] for n, r in rounds.items()})
+    return {"wall": wall, "cpu": cpu, "first": first, "programs": compiled}
+
+
+def main() -> int:
+    torch.set_num_threads(ARGS.threads)
+    print(common.header(backend=lazyt.backend()["name"]))
+    print(f"medians of {ARGS.rounds} rounds; x: lazyt is so many times as fast, by wall and by processor time")
+    print(
+        f"{'':<32}{'eager ms':>10}{'lazyt ms':>10}{'x eager':>9}{'(cpu)':>8}{'x compile':>11}{'first s':>9}"
+        f"{'eager s':>9}{'programs':>10}{'islands':>9}  losses"
+    )
+    results, failed = {}, 0
+    for name, row in ROWS.items():
+        if not any(part in name for part in ARGS.only.split(",")):
+            continue
+        lazyt.metrics.reset()
+        difference = differences(row)
+        result = {} if ARGS.check else measure(row)
+        hosts = lazyt.metrics.fallbacks()
+        failed += bool(difference) or bool(hosts)
+        results[name] = {**result, "islands": hosts, "difference": difference}
+        numbers = f"{'':>66}"
+        if result:
+            wall, cpu, first = result["wall"], result["cpu"], result["first"]
+            against = f"{wall['compile'] / wall['lazyt']:.2f}" if "compile" in wall else ""
+            numbers = (
+                f"{wall['eager'] * 1e3:>10.2f}{wall['lazyt'] * 1e3:>10.2f}{wall['eager'] / wall['lazyt']:>9.2f}"
+                f"{cpu['eager'] / cpu['lazyt']:>8.2f}{against:>11}{first['lazyt']:>9.2f}{first['eager']:>9.2f}"
+                f"{result['programs']:>10}"
+            )
+        print(f"{name:<32}{numbers}{sum(hosts.values()):>9}  {difference or 'equal'}", flush=True)
+        for operator, count in hosts.items():
+            print(f"    on the host: {operator} x {count}")
+    common.write_json(ARGS.json, {"backend": lazyt.backend()["name"], "rows": results})
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

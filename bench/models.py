@@ -12,7 +12,7 @@ from pathlib import Path
 
 PARSER = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 PARSER.add_argument("--compile", action="store_true", help="torch.compile too (10-100 s a row)")
-PARSER.add_argument("--only", default="", help="comma list: rows whose name contains one of these")
+PARSER.add_argument("--only", default="", help="rows, ';' between: those whose name contains one of these")
 PARSER.add_argument("--rounds", type=int, default=7)
 PARSER.add_argument(
     "--seconds", type=float, default=0.5, help="about how long each candidate runs in a round"
@@ -285,7 +285,7 @@ def main() -> int:
     )
     results, failed = {}, 0
     for name, row in ROWS.items():
-        if not any(part in name for part in ARGS.only.split(",")):
+        if not any(part in name for part in ARGS.only.split(";")):
             continue
         lazyt.metrics.reset()
         difference = differences(row)

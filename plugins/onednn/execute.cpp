@@ -1,11 +1,11 @@
 // Running an executable: on the calling thread and its OpenMP team, step after step.
 #include <algorithm>
 #include <bit>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <map>
 #include <mutex>
 
@@ -30,8 +30,8 @@ std::byte* bytes_of(lazyt_buffer_t* handle, uint64_t needed, const char* what, s
   return buffer.data();
 }
 
-// Where the time goes, for the developer: with LAZYT_ONEDNN_PROFILE=1 a table by kernel on stderr when the process
-// ends, with =2 by kernel and the operator that it was made for.
+// Where the processor time of the executing thread goes, for the developer: with LAZYT_ONEDNN_PROFILE=1 a table by
+// kernel on stderr when the process ends, with =2 by kernel and the operator that it was made for.
 class Profile {
  public:
   // Null without the option.
@@ -41,9 +41,9 @@ class Profile {
     return option && option[0] != '0' ? &profile : nullptr;
   }
   void run(const Executable& exe, size_t i, const Frame& frame) {
-    const auto begin = std::chrono::steady_clock::now();
+    const double begin = now_us();
     exe.steps[i]->run(frame);
-    const double us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
+    const double us = now_us() - begin;
     std::string key = exe.steps[i]->describe();
     if (by_node_ && exe.step_nodes[i] < exe.nodes.size()) key += " | " + exe.nodes[exe.step_nodes[i]];
     const std::lock_guard lock(mutex_);
@@ -58,6 +58,11 @@ class Profile {
     double us = 0, least = 0;
     uint64_t runs = 0;
   };
+  static double now_us() {
+    timespec t{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return static_cast<double>(t.tv_sec) * 1e6 + static_cast<double>(t.tv_nsec) * 1e-3;
+  }
   explicit Profile(bool by_node) : by_node_(by_node) {}
   ~Profile() {
     std::vector<std::pair<std::string, Entry>> sorted(entries_.begin(), entries_.end());

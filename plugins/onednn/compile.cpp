@@ -47,7 +47,7 @@ lazyt_status_t* output_meta(lazyt_executable_t* handle, uint64_t index, lazyt_ou
 lazyt_status_t* memory(lazyt_executable_t* handle, lazyt_executable_memory_t* out_memory) {
   return guard([&] {
     const Executable& executable = from_c(handle);
-    out_memory->code_bytes = executable.constants.bytes();
+    out_memory->code_bytes = executable.constants.bytes() + executable.kept.bytes();
     out_memory->scratch_bytes = executable.arena_bytes;
   });
 }
@@ -250,6 +250,18 @@ Tensor Builder::constant(lazyt_dtype_t dtype, const Dims& dims, const void* data
   return {add_storage({Piece::kConstant, 0, offset}, bytes), dtype, Layout::dense(dims)};
 }
 
+Tensor Builder::kept(lazyt_dtype_t dtype, const Dims& dims) {
+  const uint64_t bytes = static_cast<uint64_t>(toolkit::count_of(dims)) * lazyt_dtype_size(dtype), offset = exe_.kept_bytes;
+  exe_.kept_bytes = align_up(offset + bytes);
+  return {add_storage({Piece::kKept, 0, offset}, bytes), dtype, Layout::dense(dims)};
+}
+
+uint32_t Builder::steady_input(const Tensor& t) const {
+  const Piece& piece = exe_.storages[t.storage];
+  if (piece.kind != Piece::kInput || std::find(donors_.begin(), donors_.end(), piece.index) != donors_.end()) return LAZYT_NONE;
+  return piece.index;
+}
+
 void Builder::add(std::unique_ptr<Step> step, const std::vector<StorageId>& reads, const std::vector<StorageId>& writes,
                   const std::vector<StorageId>& reads_in_place) {
   const auto at = static_cast<uint32_t>(exe_.steps.size());
@@ -300,6 +312,7 @@ void Builder::plan() {
   for (size_t i = 0; i < ids.size(); ++i) exe_.storages[ids[i]].offset = arena.offsets[i];
   exe_.arena_bytes = arena.bytes;
   exe_.constants = Memory(exe_.device, constant_bytes_.size());
+  exe_.kept = Memory(exe_.device, exe_.kept_bytes);
   if (!constant_bytes_.empty()) std::memcpy(exe_.constants.data(), constant_bytes_.data(), constant_bytes_.size());
 }
 

@@ -107,13 +107,14 @@ struct Executable {
   std::vector<std::string> nodes;    // what errors call them
   // Storages: inputs, then outputs, then constants, then pieces of the arena.
   struct Piece {
-    enum Kind : uint8_t { kInput, kOutput, kConstant, kArena } kind;
+    enum Kind : uint8_t { kInput, kOutput, kConstant, kKept, kArena } kind;
     uint32_t index;   // of the input, output
-    uint64_t offset;  // in `constants` or in the arena
+    uint64_t offset;  // in `constants`, in `kept` or in the arena
   };
   std::vector<Piece> storages;
   Memory constants;
-  uint64_t arena_bytes = 0;
+  Memory kept;  // what steps keep from one run to the next
+  uint64_t kept_bytes = 0, arena_bytes = 0;
 };
 
 class Builder {
@@ -168,6 +169,11 @@ class Builder {
   Tensor scratch(lazyt_dtype_t dtype, const Dims& dims, const Dims& strides, uint64_t bytes);
   // Bytes kept with the executable; copied.
   Tensor constant(lazyt_dtype_t dtype, const Dims& dims, const void* data);
+  // Bytes that stay from one run to the next; what they are before the first is not said.
+  Tensor kept(lazyt_dtype_t dtype, const Dims& dims);
+  // The program's input that t's bytes are, if nothing the program writes may lie on them; else LAZYT_NONE. Such an
+  // input often is the same in every run: weights at inference.
+  uint32_t steady_input(const Tensor& t) const;
   // Host scalars are no tensors: see number_of.
   bool is_scalar(uint32_t v) const;
   bool is_used(uint32_t v) const { return uses_[v] > 0; }

@@ -96,6 +96,7 @@ void run(const Executable& exe, const lazyt_execute_args_t& args) {
         storages[i] = bytes_of(args.outputs[piece.index], exe.outputs[piece.index].size_bytes, "output", piece.index);
         break;
       case Kind::kConstant: storages[i] = exe.constants.data() + piece.offset; break;
+      case Kind::kKept: storages[i] = exe.kept.data() + piece.offset; break;
       case Kind::kArena: storages[i] = arena.data() + piece.offset; break;
     }
   }

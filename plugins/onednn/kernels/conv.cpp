@@ -7,7 +7,9 @@
 
 #include "../ops.h"
 #include "channels.h"
+#include "columns.h"
 #include "dnnl.h"
+#include "matmul.h"
 
 namespace lazyt::onednn {
 namespace {
@@ -101,6 +103,13 @@ class Lowering {
 
   // y = x * w + bias
   void forward(const Tensor& x, const Tensor& w, const Tensor* bias, const Tensor& y) {
+    if (is_product()) {
+      const Tensor result = result_for(y);
+      const ColumnGeometry g = columns();
+      add_product(b_, add_columns(b_, g, activation(x)), turned(matrix(b_.dense(w))), rows(result));
+      if (bias) add_to_channels(b_, vector(*bias), result);
+      return finish(result, y);
+    }
     const bool with_bias = bias != nullptr;
     const memory::desc packed = query([&] { return forward_desc(g_, with_bias, any(g_.w, dtype_), {}); }, DNNL_ARG_WEIGHTS);
     PrimitiveArguments arguments{{{DNNL_ARG_SRC, activation(x)}, {DNNL_ARG_WEIGHTS, pack(w, packed)}}, {}, {}};
@@ -114,6 +123,15 @@ class Lowering {
 
   // x = the sum over y of what reads it; bias is added after it.
   void backward_data(const Tensor& y, const Tensor& w, const Tensor* bias, const Tensor& x) {
+    if (is_product()) {
+      const Tensor result = result_for(x);
+      const ColumnGeometry g = columns();
+      const Tensor product = b_.scratch(dtype_, {g.rows(), g.width()});
+      add_product(b_, rows(activation(y)), matrix(b_.dense(w)), product);
+      add_columns_back(b_, g, product, with_height(result));
+      if (bias) add_to_channels(b_, vector(*bias), result);
+      return finish(result, x);
+    }
     const memory::desc packed = query([&] { return data_desc(g_, any(g_.w, dtype_), {}); }, DNNL_ARG_WEIGHTS);
     const Tensor result = result_for(x);
     add_primitive(b_, "convolution backward data", [g = g_, packed](const auto& attr) { return data_desc(g, packed, attr); }, {},
@@ -124,6 +142,11 @@ class Lowering {
   }
 
   void backward_weights(const Tensor& x, const Tensor& y, const Tensor& w, const Tensor* bias) {
+    if (is_product()) {
+      add_product(b_, turned(rows(activation(y))), add_columns(b_, columns(), activation(x)), matrix(w));
+      if (bias) sum_channels(b_, y, *bias);
+      return;
+    }
     const bool with_bias = bias != nullptr;
     const memory::desc packed = query([&] { return weights_desc(g_, with_bias, any(g_.w, dtype_), {}); }, DNNL_ARG_DIFF_WEIGHTS);
     const Tensor plain = w.dtype == dtype_ ? w : b_.scratch(dtype_, w.dims());
@@ -146,6 +169,20 @@ class Lowering {
   }
 
  private:
+  // Few pixels: the weights are what moves. Measured: from four times as many y channels as rows of columns on.
+  bool is_product() const {
+    return g_.groups == 1 && dtype_ == LAZYT_DTYPE_FLOAT32 && columns().rows() * 4 <= g_.y[1];
+  }
+  ColumnGeometry columns() const {
+    Dims dilation = g_.dilation;
+    for (int64_t& d : dilation) ++d;
+    return {g_.x, g_.y, Dims(g_.w.begin() + 2, g_.w.end()), g_.stride, g_.pad_begin, dilation};
+  }
+  // Weights as [y channels, x channels and taps], and activations as [images and pixels, channels].
+  static Tensor matrix(const Tensor& w) { return reshaped(w, {w.dims()[0], volume(w.dims(), 1)}, {volume(w.dims(), 1), 1}); }
+  static Tensor rows(const Tensor& t) { return reshaped(t, {t.count() / t.dims()[1], t.dims()[1]}, {t.dims()[1], 1}); }
+  static Tensor turned(const Tensor& m) { return reshaped(m, {m.dims()[1], m.dims()[0]}, {m.strides()[1], m.strides()[0]}); }
+
   template <class Make>
   memory::desc query(Make&& make, int arg) const {
     return with_dnnl("convolution", std::min(thread_count(), useful_threads(work_)),
@@ -249,6 +286,17 @@ void lower_backward(Builder& b, const lazyt_node_t& node) {
   }
 }
 
+// oneDNN computes the data's gradient of a 3-d convolution with its reference loop where the padding is wider than
+// the kernel reaches; a transposed convolution is such a gradient.
+bool has_reference(const ProgramView& program, const plugin::Records<lazyt_arg_t>& args, size_t first, bool backward, bool transposed) {
+  if (backward ? transposed || !program.ints(args[10])[0] : !transposed) return false;
+  const auto kernel = program.dims(program.values()[args[backward ? 2 : 1].payload]).subspan(2);
+  const auto padding = program.ints(args[first + 1]), dilation = program.ints(args[first + 2]);
+  for (size_t i = 0; i < kernel.size(); ++i)
+    if (padding[padding.size() == 1 ? 0 : i] > (kernel[i] - 1) * dilation[dilation.size() == 1 ? 0 : i]) return true;
+  return false;
+}
+
 Refusal accept(const ProgramView& program, const lazyt_node_t& node) {
   const bool backward = node.op == LAZYT_OP_CONVOLUTION_BACKWARD;
   const auto args = program.args(node);
@@ -263,7 +311,10 @@ Refusal accept(const ProgramView& program, const lazyt_node_t& node) {
   for (size_t i : {first, first + 1, first + 2, first + 4})
     if (args[i].kind != LAZYT_ARG_INTS) return refuse_argument("onednn: a convolution whose geometry is not constant");
   if (args[first + 5].kind != LAZYT_ARG_INT) return refuse_argument("onednn: a convolution whose groups are not constant");
-  if (args[first + 3].payload) {
+  const bool transposed = args[first + 3].payload;
+  if (input.rank == 5 && has_reference(program, args, first, backward, transposed))
+    return refuse_argument("onednn: the gradient of a 3-d convolution whose padding reaches past the kernel");
+  if (transposed) {
     const auto stride = program.ints(args[first]), extra = program.ints(args[first + 4]);
     for (size_t i = 0; i < extra.size(); ++i)
       if (extra[i] >= stride[stride.size() == 1 ? 0 : i]) return refuse_argument("onednn: output_padding is not below stride");

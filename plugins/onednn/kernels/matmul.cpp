@@ -7,6 +7,7 @@
 #include "dnnl.h"
 #include "gemm.h"
 #include "half.h"
+#include "matmul.h"
 
 namespace lazyt::onednn {
 namespace {
@@ -336,6 +337,10 @@ Refusal accept(const ProgramView& program, const lazyt_node_t& node) {
 }
 
 }  // namespace
+
+void add_product(Builder& b, const Tensor& left, const Tensor& right, const Tensor& c) {
+  emit(b, {matrices(left), matrices(right), matrices(c), {}});
+}
 
 void register_matmul(Register add) {
   auto opaque = [&](lazyt_op_t op, Lower lower) { add(op, {toolkit::Role::kOpaque, accept, lower}); };

@@ -1,0 +1,25 @@
+// Convolutions as matrix products, for images of a few pixels and many channels: there the time goes into bringing
+// the weights into a primitive's own format and back, and a product reads them as they lie.
+//
+// columns[row][x channel, taps...]: the elements of x that row = (image, pixel of y) reads, zero in the padding.
+#pragma once
+
+#include "../compile.h"
+
+namespace lazyt::onednn {
+
+struct ColumnGeometry {
+  Dims x, y, kernel;                   // x, y: [N, C, spatial...]
+  Dims stride, padding, dilation;      // per spatial dim; dilation 1: none between
+
+  int64_t rows() const { return y[0] * toolkit::count_of(std::span(y).subspan(2)); }
+  int64_t taps() const { return toolkit::count_of(kernel); }
+  int64_t width() const { return x[1] * taps(); }
+};
+
+// x: f32, channels last. The result is [rows, width], row-major.
+Tensor add_columns(Builder& b, const ColumnGeometry& g, const Tensor& x);
+// x = the sum of what each of its elements is in `columns`.
+void add_columns_back(Builder& b, const ColumnGeometry& g, const Tensor& columns, const Tensor& x);
+
+}  // namespace lazyt::onednn

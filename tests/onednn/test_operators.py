@@ -267,3 +267,22 @@ def test_an_unknown_instruction_set_is_an_error():
     out = subprocess.run([sys.executable, "-c", program], env={**os.environ, "LAZYT_ONEDNN_ISA": "mmx"}, capture_output=True, text=True)
     assert out.returncode != 0
     assert "LAZYT_ONEDNN_ISA" in out.stderr
+
+
+def test_packed_weights_follow_their_tensor():
+    torch.manual_seed(0)
+    conv = torch.nn.Conv2d(16, 32, 3, padding=1)
+    lazy = torch.nn.Conv2d(16, 32, 3, padding=1).to(DEVICE)
+    lazy.load_state_dict(conv.state_dict())
+    x = torch.randn(2, 16, 20, 20)
+    y = x.to(DEVICE)
+    with torch.no_grad():
+        for step in range(6):
+            torch.testing.assert_close(lazy(y).cpu(), conv(x), rtol=1e-4, atol=1e-4)
+            if step % 3 == 2:  # after the packed form was kept
+                for c in (conv, lazy):
+                    c.weight.mul_(-2)
+        other = torch.nn.Conv2d(16, 32, 3, padding=1)
+        lazy.weight.data = other.weight.detach().to(DEVICE)
+        conv.weight.data = other.weight.detach().clone()
+        torch.testing.assert_close(lazy(y).cpu(), conv(x), rtol=1e-4, atol=1e-4)

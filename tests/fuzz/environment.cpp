@@ -37,6 +37,7 @@ void read(const base::EnvOption& option) {
   } else if (values.find('|') != std::string_view::npos && values.find(' ') == std::string_view::npos) {
     auto word = base::env_choice(option.name, option.fallback);
     if (!word.ok()) return refused(word.status(), option.name);
+    if (!set) return REQUIRE(word.value() == option.fallback, word.value());
     REQUIRE(!word.value().empty() && word.value().find('|') == std::string::npos, word.value());
     REQUIRE(values.find(word.value()) != std::string_view::npos, word.value());
   } else {

@@ -96,7 +96,8 @@ def describe(t: torch.Tensor) -> dict:
         "version": t._version,
         "requires_grad": t.requires_grad,
         "is_leaf": t.is_leaf,
-        "grad_fn": type(t.grad_fn).__name__,
+        # PyTorch's own x[...] = True fills on the CPU and copies on every accelerator.
+        "grad_fn": re.sub("^(FillBackward\\d*|CopyBackwards)$", "Write", type(t.grad_fn).__name__),
         "nbytes": t.untyped_storage().nbytes(),
         "bytes": flat.as_strided(flat.shape, (1,)).view(torch.uint8).numpy().tobytes() if flat.numel() else b"",
         "value": cpu.clone(),
@@ -523,12 +524,19 @@ class Maker:
     def out(self) -> str:
         a, r = self.pick(), self.rng
         t = self.at(a)
-        apart = self.tensors(lambda o: o.untyped_storage()._cdata != t.untyped_storage()._cdata)
+        # One of another dtype that has to grow corrupts eager's heap (PyTorch 2.13 on the CPU, without lazyt: free() aborts
+        # after torch.mul(a, a, out=b) with f32[2,3] of strides (1,2) into f64[5]).
+        keeps = t.dtype.is_floating_point
+        apart = self.tensors(
+            lambda o: o.untyped_storage()._cdata != t.untyped_storage()._cdata and (o.shape == t.shape or (keeps and o.dtype == t.dtype))
+        )
         if not apart:
             raise LookupError
-        o = r.choice(apart) if r.random() < 0.8 else f"torch.empty(0, dtype={t.dtype}, device=D)"
+        o = r.choice(apart) if r.random() < 0.8 or not keeps else f"torch.empty(0, dtype={t.dtype}, device=D)"
+        if o in self.env and self.at(o).shape == t.shape:
+            return r.choice([f"torch.gt({a}, 0, out={o})", f"torch.mul({a}, {a}, out={o})", f"torch.add({a}, {self.scalar()}, out={o})", f"torch.clamp({a}, -1, 1, out={o})"])
         return r.choice([f"torch.add({a}, {self.scalar()}, out={o})", f"torch.mul({a}, {a}, out={o})", f"torch.sum({a}, -1, out={o})", f"torch.neg({a}, out={o})", f"torch.cat([{a}, {a}], out={o})",
-                         f"torch.clamp({a}, -1, 1, out={o})", f"torch.gt({a}, 0, out={o})", f"torch.arange(4, out={o})", f"torch.index_select({a}, 0, I(3, 1, 2).to(D), out={o})", f"torch.mm({a}, {a}, out={o})",
+                         f"torch.clamp({a}, -1, 1, out={o})", f"torch.index_select({a}, 0, I(3, 1, 2).to(D), out={o})", f"torch.mm({a}, {a}, out={o})",
                          f"torch.add({a}, {self.scalar()}, out={o}[...])", f"torch.where({a} > 0, {a}, {a}, out={o})", f"torch.stack([{a}, {a}], out={o})"])
 
     def storage(self) -> str:

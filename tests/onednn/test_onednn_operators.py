@@ -147,6 +147,14 @@ def test_reductions(name, x):
     check(REDUCTIONS[name], x, atol=2e-5)
 
 
+def test_many_reductions_of_one_value():
+    def sums(a):
+        b = a.exp()
+        return [(b * i).sum(1) for i in range(1, 30)]
+
+    check(sums, torch.randn(5, 2000), rtol=1e-4, atol=1e-2)
+
+
 def test_long_reductions_are_exact_enough():
     a = torch.randn(300, 700, 3)
     for dims in ((0, 1, 2), (0, 1), (1,), (1, 2), (0, 2)):

@@ -405,7 +405,7 @@ void FusedStep::rows(const Frame& frame, int64_t outer, int64_t length) const {
   auto part = [&](int64_t first, int64_t last) {
     Block b;
     begin(frame, b, kBlock);
-    Total totals[16];
+    Total totals[kMaxReductions];
     for (int64_t g = first; g < last; ++g) {
       const int64_t o = g * together, rows_here = std::min(together, outer - o);
       if (together > 1) {

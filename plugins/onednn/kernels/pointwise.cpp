@@ -7,6 +7,7 @@
 
 #include "../ops.h"
 #include "fused.h"
+#include "fused_step.h"
 #include "reduce.h"
 #include "transpose.h"
 
@@ -541,16 +542,17 @@ void lower_group(Builder& b, const toolkit::Unit& unit) {
   std::vector<bool> reduced;
   std::vector<uint32_t> later;
   std::vector<uint32_t> nodes;
+  size_t reductions = 0;
   for (uint32_t i : unit.nodes) {
     const lazyt_node_t& node = program.nodes()[i];
     if (is_reduction(node.op)) {
       auto dims = reduced_dims(program, node);
       if (reduced.empty() && !dims.empty()) reduced = dims;
-      const size_t sinks = nodes.size();
-      if (dims != reduced || sinks > 200) {
+      if (dims != reduced || reductions == FusedStep::kMaxReductions) {
         later.push_back(i);
         continue;
       }
+      ++reductions;
     }
     nodes.push_back(i);
   }
@@ -568,7 +570,6 @@ void lower_group(Builder& b, const toolkit::Unit& unit) {
   for (uint32_t i : nodes)
     toolkit::detail::for_each_operand(program, program.nodes()[i], [&](uint32_t v) { inside[v]++; });
   std::vector<StorageId> aliased;
-  size_t reductions = 0;
   for (uint32_t i : nodes) {
     const lazyt_node_t& node = program.nodes()[i];
     const Context c{program, node, kernel, &b, &registers};
@@ -588,7 +589,6 @@ void lower_group(Builder& b, const toolkit::Unit& unit) {
         if (!reduced[d] || keeps) ++k;
       }
       emit_reduction(program, node, kernel, c.tensor(0), over);
-      ++reductions;
       continue;
     }
     Reg out[4];

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <deque>
 #include <list>
 #include <map>
@@ -38,6 +39,7 @@ struct BufferState {
   uint64_t alignment = 0;
   lazyt_sharing_t sharing = LAZYT_SHARING_COPY;
   uint64_t writes = 0;  // operations that write it, begun so far
+  int looks = 0;        // threads of the layer that read its bytes: Validate::unlooked
   bool opaque = false;
   bool writable() const { return sharing == LAZYT_SHARING_COPY || sharing == LAZYT_SHARING_ALIAS_MUTABLE; }
 };
@@ -210,6 +212,8 @@ class Validate final : public Layer {
   void check_told(lazyt_event_t* event, EventState& state, lazyt_status_t* status, const char* function);
   std::vector<std::shared_ptr<Work>> pending();
   bool is_written(const std::shared_ptr<BufferState>& buffer);  // REQUIRES: mutex_
+  // Waits until no other thread, which settles work that is done, reads bytes that are about to go.
+  void unlooked(std::unique_lock<std::mutex>& lock, const BufferState& buffer);
   void* address(lazyt_buffer_t* handle, const BufferState& buffer);
   // Of bytes that the CPU can see and that no work writes.
   std::optional<base::Hash128> content(lazyt_buffer_t* handle, const std::shared_ptr<BufferState>& buffer);
@@ -217,6 +221,7 @@ class Validate final : public Layer {
 
   const bool abort_;
   std::mutex mutex_;
+  std::condition_variable looked_;
   std::string name_;  // the plugin's
   enum class Phase { kKnown, kRunning, kShutDown };
   std::atomic<Phase> phase_{Phase::kKnown};

@@ -36,6 +36,10 @@ bool Validate::is_written(const std::shared_ptr<BufferState>& buffer) {
   });
 }
 
+void Validate::unlooked(std::unique_lock<std::mutex>& lock, const BufferState& buffer) {
+  looked_.wait(lock, [&] { return buffer.looks == 0; });
+}
+
 std::optional<base::Hash128> Validate::content(lazyt_buffer_t* handle,
                                                const std::shared_ptr<BufferState>& buffer) {
   {
@@ -167,7 +171,8 @@ lazyt_status_t* Validate::buffer_copy(lazyt_buffer_t* src, uint64_t src_offset, 
   if (call.refused()) return call.refusal();
   const bool outside = leaves(src_offset, size, from->size) || leaves(dst_offset, size, to->size);
   {
-    std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
+    unlooked(lock, *to);
     to->writes++;
   }
   lazyt_event_t* made = Call::unwritten<lazyt_event_t>();
@@ -264,6 +269,7 @@ void Validate::buffer_release(lazyt_buffer_t* buffer) {
     if (uses(*work) && surely_ready(work->event)) settle(work);
   std::unique_lock lock(mutex_);
   buffers_.remove(buffer);
+  unlooked(lock, *state);
   for (const auto& work : pending_) {
     if (!uses(*work)) continue;
     // The plugin need not check: it gets the release when it can bear it.

@@ -73,13 +73,15 @@ std::optional<std::pair<lazyt_code_t, std::string>> Validate::outcome(lazyt_even
 void Validate::check_kept(const Work& work, lazyt_code_t outcome) {
   for (const Work::Kept& kept : work.kept) {
     if (kept.donated && outcome != LAZYT_CODE_RESOURCE_EXHAUSTED) continue;
-    auto same_owner = [&] {
-      std::lock_guard lock(mutex_);
-      return kept.buffer->writes == kept.writes && buffers_.find(kept.handle) == kept.buffer;
-    };
-    if (!same_owner()) continue;
+    std::unique_lock lock(mutex_);
+    if (kept.buffer->writes != kept.writes || buffers_.find(kept.handle) != kept.buffer) continue;
+    kept.buffer->looks++;
+    lock.unlock();
     const auto now = content(kept.handle, kept.buffer);
-    if (!now || *now == kept.bytes || !same_owner()) continue;
+    lock.lock();
+    if (--kept.buffer->looks == 0) looked_.notify_all();
+    lock.unlock();
+    if (!now || *now == kept.bytes) continue;
     if (kept.donated)
       report(Side::kPlugin, "EXE-6", work.function,
              "memory is short, and the bytes of a donated input changed");

@@ -198,8 +198,9 @@ lazyt_status_t* Validate::executable_execute(lazyt_executable_t* executable, con
   if (call.refused()) return call.refusal();
 
   {
-    std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     for (size_t o = 0; o < outputs.size(); o++) {
+      unlooked(lock, *outputs[o].second);
       outputs[o].second->writes++;
       outputs[o].second->opaque = fits && state->outputs[o].opaque;
     }

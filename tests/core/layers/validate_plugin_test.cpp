@@ -1,6 +1,7 @@
 // The plugin's duties: a sound plugin with one function replaced, and the rule that the layer names.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <stdexcept>
 #include <thread>
@@ -465,6 +466,40 @@ TEST_F(ValidatePlugin, MetasCoverTheOutputs) {
   meta.struct_size = sizeof meta;
   s.ok(t->executable->output_meta(add, 3, &meta));
   broke("EXE-14");
+  t->executable->release(add);
+}
+
+// One thread settles work that is done and looks at its inputs, another gives such an input back.
+TEST_F(ValidatePlugin, ABufferIsNotReleasedWhileTheLayerReadsIt) {
+  static std::atomic<bool> holds, reads, released, gone;
+  holds = reads = released = gone = false;
+  s.buffer_table.host_pointer = [](lazyt_buffer_t* b, void** out) -> lazyt_status_t* {
+    if (holds) {
+      reads = true;
+      for (int ms = 0; ms < 100 && !released; ms++) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      gone = released.load();
+    }
+    return gone ? error(LAZYT_CODE_INTERNAL, "released") : sound_buffer.host_pointer(b, out);
+  };
+  s.buffer_table.release = [](lazyt_buffer_t* b) {
+    released = true;
+    sound_buffer.release(b);
+  };
+  start();
+  lazyt_executable_t* add = s.compile(kAdd);
+  lazyt_buffer_t *a = s.upload({1, 2, 3, 4}), *out = s.alloc(16);
+  lazyt_event_t* event = nullptr;
+  s.ok(s.execute(add, {Subject::in(a), Subject::in(a)}, {out}, &event));
+  holds = true;
+  std::thread settles([&] { s.wait(event); });
+  while (!reads) std::this_thread::yield();
+  t->buffer->release(a);
+  settles.join();
+  holds = false;
+  EXPECT_FALSE(gone);
+  EXPECT_TRUE(released);
+  t->event->release(event);
+  t->buffer->release(out);
   t->executable->release(add);
 }
 

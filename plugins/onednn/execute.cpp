@@ -1,16 +1,16 @@
 // Running an executable: on the calling thread and its OpenMP team, step after step.
 #include <algorithm>
-#include <bit>
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <map>
 #include <mutex>
+#include <string_view>
 
 #include "buffer.h"
 #include "compile.h"
+#include "kernels/floats.h"
 
 namespace lazyt::onednn {
 namespace {
@@ -34,11 +34,15 @@ std::byte* bytes_of(lazyt_buffer_t* handle, uint64_t needed, const char* what, s
 // kernel on stderr when the process ends, with =2 by kernel and the operator that it was made for.
 class Profile {
  public:
-  // Null without the option.
+  // Null without the option. Never destroyed: work may still run when statics are.
   static Profile* wanted() {
-    static const char* option = std::getenv("LAZYT_ONEDNN_PROFILE");
-    static Profile profile(option && option[0] == '2');
-    return option && option[0] != '0' ? &profile : nullptr;
+    static Profile* const profile = [] {
+      const std::string_view option = plugin::option("onednn", "profile");
+      if (option.empty() || option == "0") return static_cast<Profile*>(nullptr);
+      std::atexit([] { wanted()->report(); });
+      return new Profile(option == "2");
+    }();
+    return profile;
   }
   void run(const Executable& exe, size_t i, const Frame& frame) {
     const double begin = now_us();
@@ -58,19 +62,20 @@ class Profile {
     double us = 0, least = 0;
     uint64_t runs = 0;
   };
-  static double now_us() {
-    timespec t{};
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return static_cast<double>(t.tv_sec) * 1e6 + static_cast<double>(t.tv_nsec) * 1e-3;
-  }
   explicit Profile(bool by_node) : by_node_(by_node) {}
-  ~Profile() {
+  void report() {
+    const std::lock_guard lock(mutex_);
     std::vector<std::pair<std::string, Entry>> sorted(entries_.begin(), entries_.end());
     std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second.us > b.second.us; });
     if (!sorted.empty()) std::fprintf(stderr, "%12s%10s%12s%12s  kernel\n", "total us", "runs", "mean us", "least us");
     for (const auto& [name, e] : sorted)
       std::fprintf(stderr, "%12.0f%10llu%12.2f%12.2f  %s\n", e.us, static_cast<unsigned long long>(e.runs),
                    e.us / static_cast<double>(e.runs), e.least, name.c_str());
+  }
+  static double now_us() {
+    timespec t{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return static_cast<double>(t.tv_sec) * 1e6 + static_cast<double>(t.tv_nsec) * 1e-3;
   }
   const bool by_node_;
   std::mutex mutex_;
@@ -116,14 +121,6 @@ void run(const Executable& exe, const lazyt_execute_args_t& args) {
   }
 }
 
-double half_to_double(uint16_t h) {
-  const int exponent = (h >> 10) & 31, mantissa = h & 1023;
-  const double magnitude = exponent == 31 ? (mantissa ? std::bit_cast<double>(UINT64_C(0x7ff8000000000000)) : std::bit_cast<double>(UINT64_C(0x7ff0000000000000)))
-                           : exponent   ? std::ldexp(1024 + mantissa, exponent - 25)
-                                        : std::ldexp(mantissa, -24);
-  return h & 0x8000 ? -magnitude : magnitude;
-}
-
 template <class T>
 T read(const lazyt_scalar_t& s) {
   T value;
@@ -142,8 +139,8 @@ auto with_scalar(const lazyt_scalar_t& s, lazyt_dtype_t dtype, F&& f) {
     case LAZYT_DTYPE_INT64: return f(read<int64_t>(s));
     case LAZYT_DTYPE_FLOAT32: return f(read<float>(s));
     case LAZYT_DTYPE_FLOAT64: return f(read<double>(s));
-    case LAZYT_DTYPE_FLOAT16: return f(half_to_double(read<uint16_t>(s)));
-    case LAZYT_DTYPE_BFLOAT16: return f(std::bit_cast<float>(static_cast<uint32_t>(read<uint16_t>(s)) << 16));
+    case LAZYT_DTYPE_FLOAT16: return f(static_cast<float>(read<Half>(s)));
+    case LAZYT_DTYPE_BFLOAT16: return f(static_cast<float>(read<BFloat16>(s)));
     default: throw Error(LAZYT_CODE_UNIMPLEMENTED, "onednn: a host scalar has dtype " + std::to_string(dtype));
   }
 }

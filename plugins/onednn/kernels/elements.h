@@ -20,21 +20,22 @@ struct Tag {
   using type = T;
 };
 
-// f(Tag<T>{}) for the type of a floating dtype. REQUIRES: is_floating(dtype)
+// f(Tag<T>{}) for the type of a floating dtype.
 template <class F>
 decltype(auto) with_floating(lazyt_dtype_t dtype, F&& f) {
   switch (dtype) {
     case LAZYT_DTYPE_FLOAT64: return f(Tag<double>{});
     case LAZYT_DTYPE_BFLOAT16: return f(Tag<BFloat16>{});
     case LAZYT_DTYPE_FLOAT16: return f(Tag<Half>{});
-    default: return f(Tag<float>{});
+    case LAZYT_DTYPE_FLOAT32: return f(Tag<float>{});
+    default: throw plugin::Error(LAZYT_CODE_INTERNAL, "onednn: no floating dtype: " + std::to_string(dtype));
   }
 }
 inline bool is_floating(lazyt_dtype_t dtype) {
   return dtype == LAZYT_DTYPE_FLOAT32 || dtype == LAZYT_DTYPE_FLOAT64 || dtype == LAZYT_DTYPE_BFLOAT16 ||
          dtype == LAZYT_DTYPE_FLOAT16;
 }
-// f(Tag<T>{}) for the type of a real dtype. REQUIRES: is_real(dtype)
+// f(Tag<T>{}) for the type of a real dtype.
 template <class F>
 decltype(auto) with_real(lazyt_dtype_t dtype, F&& f) {
   switch (dtype) {

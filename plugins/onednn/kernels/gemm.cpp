@@ -5,7 +5,7 @@
 #include <type_traits>
 
 #include "clones.h"
-#include "half.h"
+#include "floats.h"
 
 namespace lazyt::onednn {
 namespace {
@@ -138,9 +138,9 @@ LAZYT_INLINE void columns(const T* a, int64_t column_stride, const T* x, int64_t
 }
 
 LAZYT_CLONES void dots_f32(const float* a, int64_t rs, const float* x, int64_t m, int64_t k, float* y) { dots(a, rs, x, m, k, y); }
-LAZYT_CLONES void dots_bf16(const Bf16* a, int64_t rs, const Bf16* x, int64_t m, int64_t k, float* y) { dots(a, rs, x, m, k, y); }
+LAZYT_CLONES void dots_bf16(const BFloat16* a, int64_t rs, const BFloat16* x, int64_t m, int64_t k, float* y) { dots(a, rs, x, m, k, y); }
 LAZYT_CLONES void columns_f32(const float* a, int64_t cs, const float* x, int64_t m, int64_t k, float* y) { columns(a, cs, x, m, k, y); }
-LAZYT_CLONES void columns_bf16(const Bf16* a, int64_t cs, const Bf16* x, int64_t m, int64_t k, float* y) { columns(a, cs, x, m, k, y); }
+LAZYT_CLONES void columns_bf16(const BFloat16* a, int64_t cs, const BFloat16* x, int64_t m, int64_t k, float* y) { columns(a, cs, x, m, k, y); }
 
 template <class T, class Dots, class Columns>
 void run(const Gemv& g, int threads, Dots dots_of, Columns columns_of) {
@@ -186,7 +186,7 @@ void gemm(lazyt_dtype_t dtype, const Gemm& g, int threads) {
 }
 
 void gemv(lazyt_dtype_t dtype, const Gemv& g, int threads) {
-  if (dtype == LAZYT_DTYPE_BFLOAT16) return run<Bf16>(g, threads, dots_bf16, columns_bf16);
+  if (dtype == LAZYT_DTYPE_BFLOAT16) return run<BFloat16>(g, threads, dots_bf16, columns_bf16);
   run<float>(g, threads, dots_f32, columns_f32);
 }
 

@@ -5,8 +5,8 @@
 
 #include "../ops.h"
 #include "dnnl.h"
+#include "floats.h"
 #include "gemm.h"
-#include "half.h"
 #include "matmul.h"
 
 namespace lazyt::onednn {
@@ -95,7 +95,7 @@ void add_scale(Builder& b, const Product& p) {
     if (dtype == LAZYT_DTYPE_FLOAT32) {
       each(frame.at<float>(p.c), p.addend ? frame.at<float>(*p.addend) : nullptr);
     } else {
-      each(frame.at<Bf16>(p.c), p.addend ? frame.at<Bf16>(*p.addend) : nullptr);
+      each(frame.at<BFloat16>(p.c), p.addend ? frame.at<BFloat16>(*p.addend) : nullptr);
     }
   });
 }

@@ -6,7 +6,7 @@
 
 #include "channels.h"
 #include "dnnl.h"
-#include "half.h"
+#include "elements.h"
 
 namespace lazyt::onednn {
 namespace {
@@ -29,28 +29,28 @@ PerThread per_thread(Builder& b, uint64_t bytes) {
 // ---- One row of results. inner: elements that lie together and are treated alike (channels).
 
 template <class T>
-LAZYT_INLINE void add_row(Wide<T>* row, const T* x, Wide<T> weight, int64_t n) {
+LAZYT_INLINE void add_row(Compute<T>* row, const T* x, Compute<T> weight, int64_t n) {
 #pragma omp simd
-  for (int64_t i = 0; i < n; ++i) row[i] += weight * static_cast<Wide<T>>(x[i]);
+  for (int64_t i = 0; i < n; ++i) row[i] += weight * static_cast<Compute<T>>(x[i]);
 }
 
 template <class T>
-LAZYT_INLINE void combine(T* y, const Wide<T>* row, const Taps& w, int64_t inner, Wide<T> divisor) {
+LAZYT_INLINE void combine(T* y, const Compute<T>* row, const Taps& w, int64_t inner, Compute<T> divisor) {
   for (int64_t o = 0; o < w.outputs(); ++o) {
-    const Wide<T> d = w.divisor.empty() ? divisor : divisor * static_cast<Wide<T>>(w.divisor[o]);
+    const Compute<T> d = w.divisor.empty() ? divisor : divisor * static_cast<Compute<T>>(w.divisor[o]);
     const int32_t first = w.begin[o], last = w.begin[o + 1];
     if (inner == 1) {
-      Wide<T> sum = 0;
-      for (int32_t t = first; t < last; ++t) sum += static_cast<Wide<T>>(w.weight[t]) * row[w.index[t]];
+      Compute<T> sum = 0;
+      for (int32_t t = first; t < last; ++t) sum += static_cast<Compute<T>>(w.weight[t]) * row[w.index[t]];
       y[o] = static_cast<T>(sum / d);
       continue;
     }
     for (int64_t c0 = 0; c0 < inner; c0 += 64) {
-      Wide<T> sums[64] = {};
+      Compute<T> sums[64] = {};
       const int64_t n = std::min<int64_t>(64, inner - c0);
       for (int32_t t = first; t < last; ++t) {
-        const Wide<T>* at = row + w.index[t] * inner + c0;
-        const auto weight = static_cast<Wide<T>>(w.weight[t]);
+        const Compute<T>* at = row + w.index[t] * inner + c0;
+        const auto weight = static_cast<Compute<T>>(w.weight[t]);
 #pragma omp simd
         for (int64_t c = 0; c < n; ++c) sums[c] += weight * at[c];
       }
@@ -62,10 +62,10 @@ LAZYT_INLINE void combine(T* y, const Wide<T>* row, const Taps& w, int64_t inner
 
 // Keeps the larger of best and x; of equals the first, and the last NaN.
 template <class T>
-LAZYT_INLINE void max_row(Wide<T>* best, int32_t* which, const T* x, int32_t row, int64_t n) {
+LAZYT_INLINE void max_row(Compute<T>* best, int32_t* which, const T* x, int32_t row, int64_t n) {
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) {
-    const auto v = static_cast<Wide<T>>(x[i]);
+    const auto v = static_cast<Compute<T>>(x[i]);
     const bool larger = v > best[i] || v != v;
     best[i] = larger ? v : best[i];
     which[i] = larger ? row : which[i];
@@ -74,11 +74,11 @@ LAZYT_INLINE void max_row(Wide<T>* best, int32_t* which, const T* x, int32_t row
 
 // best and which: of each column, the row of its largest. Columns are compared as PyTorch compares elements row by row.
 template <class T>
-LAZYT_INLINE void max_columns(T* y, int64_t* index, const Wide<T>* best, const int32_t* which, const Taps& w, int64_t inner) {
+LAZYT_INLINE void max_columns(T* y, int64_t* index, const Compute<T>* best, const int32_t* which, const Taps& w, int64_t inner) {
   const auto width = static_cast<int32_t>(w.inputs);
   for (int64_t o = 0; o < w.outputs(); ++o) {
     for (int64_t c0 = 0; c0 < inner; c0 += 64) {
-      Wide<T> value[64];
+      Compute<T> value[64];
       int32_t at[64];
       const int64_t n = std::min<int64_t>(64, inner - c0);
       const int32_t first = w.index[w.begin[o]];
@@ -86,7 +86,7 @@ LAZYT_INLINE void max_columns(T* y, int64_t* index, const Wide<T>* best, const i
       for (int64_t c = 0; c < n; ++c) at[c] = which[first * inner + c0 + c] * width + first;
       for (int32_t t = w.begin[o] + 1; t < w.begin[o + 1]; ++t) {
         const int32_t i = w.index[t];
-        const Wide<T>* v = best + i * inner + c0;
+        const Compute<T>* v = best + i * inner + c0;
         const int32_t* r = which + i * inner + c0;
 #pragma omp simd
         for (int64_t c = 0; c < n; ++c) {
@@ -105,33 +105,33 @@ LAZYT_INLINE void max_columns(T* y, int64_t* index, const Wide<T>* best, const i
 
 // x += the gradients of one row of results that name elements of this row of the operand, which begins at `base`.
 template <class T>
-LAZYT_INLINE void gather_row(Wide<T>* x, const T* y, const int64_t* index, const Taps& back, int64_t base, int64_t inner) {
+LAZYT_INLINE void gather_row(Compute<T>* x, const T* y, const int64_t* index, const Taps& back, int64_t base, int64_t inner) {
   for (int64_t i = 0; i < back.outputs(); ++i) {
-    Wide<T>* to = x + i * inner;
+    Compute<T>* to = x + i * inner;
     const int64_t mine = base + i;
     for (int32_t t = back.begin[i]; t < back.begin[i + 1]; ++t) {
       const T* from = y + back.index[t] * inner;
       const int64_t* named = index + back.index[t] * inner;
 #pragma omp simd
-      for (int64_t c = 0; c < inner; ++c) to[c] += named[c] == mine ? static_cast<Wide<T>>(from[c]) : Wide<T>(0);
+      for (int64_t c = 0; c < inner; ++c) to[c] += named[c] == mine ? static_cast<Compute<T>>(from[c]) : Compute<T>(0);
     }
   }
 }
 
 #define LAZYT_ROWS(T)                                                                                               \
-  LAZYT_CLONES void add_row_of(Wide<T>* r, const T* x, Wide<T> w, int64_t n) { add_row(r, x, w, n); }                 \
-  LAZYT_CLONES void combine_of(T* y, const Wide<T>* r, const Taps& w, int64_t i, Wide<T> d) { combine(y, r, w, i, d); } \
-  LAZYT_CLONES void max_row_of(Wide<T>* b, int32_t* w, const T* x, int32_t r, int64_t n) { max_row(b, w, x, r, n); }    \
-  LAZYT_CLONES void max_columns_of(T* y, int64_t* x, const Wide<T>* b, const int32_t* w, const Taps& t, int64_t i) {   \
+  LAZYT_CLONES void add_row_of(Compute<T>* r, const T* x, Compute<T> w, int64_t n) { add_row(r, x, w, n); }                 \
+  LAZYT_CLONES void combine_of(T* y, const Compute<T>* r, const Taps& w, int64_t i, Compute<T> d) { combine(y, r, w, i, d); } \
+  LAZYT_CLONES void max_row_of(Compute<T>* b, int32_t* w, const T* x, int32_t r, int64_t n) { max_row(b, w, x, r, n); }    \
+  LAZYT_CLONES void max_columns_of(T* y, int64_t* x, const Compute<T>* b, const int32_t* w, const Taps& t, int64_t i) {   \
     max_columns(y, x, b, w, t, i);                                                                                    \
   }                                                                                                                   \
-  LAZYT_CLONES void gather_row_of(Wide<T>* x, const T* y, const int64_t* i, const Taps& b, int64_t base, int64_t n) {   \
+  LAZYT_CLONES void gather_row_of(Compute<T>* x, const T* y, const int64_t* i, const Taps& b, int64_t base, int64_t n) {   \
     gather_row(x, y, i, b, base, n);                                                                                   \
   }
 LAZYT_ROWS(float)
 LAZYT_ROWS(double)
 LAZYT_ROWS(Half)
-LAZYT_ROWS(Bf16)
+LAZYT_ROWS(BFloat16)
 #undef LAZYT_ROWS
 
 // Calls f(volume, d, h) for every row of results, in parallel.
@@ -207,20 +207,20 @@ void add_resample(Builder& b, const char* name, const Volumes& x, const Volumes&
   const int64_t inner = x.inner(), row = axes[2].inputs * inner;
   const PerThread rows = per_thread(b, static_cast<uint64_t>(row) * sizeof(double));
   b.add(name, {x.tensor.storage}, {y.tensor.storage, rows.tensor.storage}, [=, axes = std::move(axes), outer = x.outer()](const Frame& frame) {
-    with_float(y.tensor.dtype, [&](auto* type) {
-      using T = std::remove_pointer_t<decltype(type)>;
+    with_floating(y.tensor.dtype, [&](auto tag) {
+      using T = typename decltype(tag)::type;
       const T* from = frame.at<T>(x.tensor);
       T* to = frame.at<T>(y.tensor);
       const auto& [ad, ah, aw] = axes;
       for_each_row(std::min(frame.threads, rows.threads), outer, axes, row, [&](int64_t n, int64_t d, int64_t h) {
-        auto* sums = reinterpret_cast<Wide<T>*>(rows.mine(frame));
-        std::fill_n(sums, row, Wide<T>(0));
+        auto* sums = reinterpret_cast<Compute<T>*>(rows.mine(frame));
+        std::fill_n(sums, row, Compute<T>(0));
         for (int32_t i = ad.begin[d]; i < ad.begin[d + 1]; ++i)
           for (int32_t j = ah.begin[h]; j < ah.begin[h + 1]; ++j)
             add_row_of(sums, from + ((n * ad.inputs + ad.index[i]) * ah.inputs + ah.index[j]) * row,
-                       static_cast<Wide<T>>(ad.weight[i] * ah.weight[j]), row);
+                       static_cast<Compute<T>>(ad.weight[i] * ah.weight[j]), row);
         const double divisor = (ad.divisor.empty() ? 1 : ad.divisor[d]) * (ah.divisor.empty() ? 1 : ah.divisor[h]);
-        combine_of(to + ((n * ad.outputs() + d) * ah.outputs() + h) * aw.outputs() * inner, sums, aw, inner, static_cast<Wide<T>>(divisor));
+        combine_of(to + ((n * ad.outputs() + d) * ah.outputs() + h) * aw.outputs() * inner, sums, aw, inner, static_cast<Compute<T>>(divisor));
       });
     });
   });
@@ -232,14 +232,14 @@ void add_max_pool(Builder& b, const Volumes& x, const Volumes& y, const Volumes&
   const PerThread rows = per_thread(b, static_cast<uint64_t>(row) * (sizeof(double) + sizeof(int32_t)));
   b.add("max pool", {x.tensor.storage}, {y.tensor.storage, index.tensor.storage, rows.tensor.storage},
         [=, axes = std::move(axes), outer = x.outer()](const Frame& frame) {
-    with_float(y.tensor.dtype, [&](auto* type) {
-      using T = std::remove_pointer_t<decltype(type)>;
+    with_floating(y.tensor.dtype, [&](auto tag) {
+      using T = typename decltype(tag)::type;
       const T* from = frame.at<T>(x.tensor);
       T* to = frame.at<T>(y.tensor);
       auto* named = frame.at<int64_t>(index.tensor);
       const auto& [ad, ah, aw] = axes;
       for_each_row(std::min(frame.threads, rows.threads), outer, axes, row, [&](int64_t n, int64_t d, int64_t h) {
-        auto* best = reinterpret_cast<Wide<T>*>(rows.mine(frame));
+        auto* best = reinterpret_cast<Compute<T>*>(rows.mine(frame));
         auto* which = reinterpret_cast<int32_t*>(best + row);
         bool first = true;
         for (int32_t i = ad.begin[d]; i < ad.begin[d + 1]; ++i) {
@@ -247,7 +247,7 @@ void add_max_pool(Builder& b, const Volumes& x, const Volumes& y, const Volumes&
             const auto at = static_cast<int32_t>(ad.index[i] * ah.inputs + ah.index[j]);
             const T* line = from + (n * ad.inputs * ah.inputs + at) * row;
             if (first) {
-              for (int64_t k = 0; k < row; ++k) best[k] = static_cast<Wide<T>>(line[k]);
+              for (int64_t k = 0; k < row; ++k) best[k] = static_cast<Compute<T>>(line[k]);
               std::fill_n(which, row, at);
             } else {
               max_row_of(best, which, line, at, row);
@@ -269,15 +269,15 @@ void add_max_pool_backward(Builder& b, const Volumes& y, const Volumes& index, c
   const PerThread rows = per_thread(b, static_cast<uint64_t>(row) * sizeof(double));
   b.add("max pool backward", {y.tensor.storage, index.tensor.storage}, {x.tensor.storage, rows.tensor.storage},
         [=, back = std::move(back), outer = x.outer()](const Frame& frame) {
-    with_float(x.tensor.dtype, [&](auto* type) {
-      using T = std::remove_pointer_t<decltype(type)>;
+    with_floating(x.tensor.dtype, [&](auto tag) {
+      using T = typename decltype(tag)::type;
       const T* from = frame.at<T>(y.tensor);
       const auto* named = frame.at<int64_t>(index.tensor);
       T* to = frame.at<T>(x.tensor);
       const auto& [bd, bh, bw] = back;
       for_each_row(std::min(frame.threads, rows.threads), outer, back, row, [&](int64_t n, int64_t d, int64_t h) {
-        auto* sums = reinterpret_cast<Wide<T>*>(rows.mine(frame));
-        std::fill_n(sums, row, Wide<T>(0));
+        auto* sums = reinterpret_cast<Compute<T>*>(rows.mine(frame));
+        std::fill_n(sums, row, Compute<T>(0));
         const int64_t base = (d * bh.outputs() + h) * bw.outputs();
         for (int32_t i = bd.begin[d]; i < bd.begin[d + 1]; ++i) {
           for (int32_t j = bh.begin[h]; j < bh.begin[h + 1]; ++j) {

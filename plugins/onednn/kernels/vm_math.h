@@ -186,30 +186,6 @@ int32_t to_int32(F x) {
   return x >= F(-2147483648.0) && x < F(2147483648.0) ? static_cast<int32_t>(x) : INT32_MIN;
 }
 
-inline float half_to_float(uint16_t h) {
-  const uint32_t sign = static_cast<uint32_t>(h & 0x8000) << 16, body = static_cast<uint32_t>(h & 0x7fff) << 13;
-  // Exponent 31 (infinities, NaNs) becomes 255; below 1 the scale by 2^112 makes denormals right.
-  const uint32_t special = (h & 0x7c00) == 0x7c00 ? body | 0x7f800000u : 0;
-  const float value = std::bit_cast<float>(body) * std::bit_cast<float>(UINT32_C(0x77800000));
-  return std::bit_cast<float>((special ? special : std::bit_cast<uint32_t>(value)) | sign);
-}
-
-// Round to nearest even (F. Giesen's float_to_half_fast3_rtne).
-inline uint16_t float_to_half(float f) {
-  uint32_t x = std::bit_cast<uint32_t>(f);
-  const uint32_t sign = x & 0x80000000u;
-  x ^= sign;
-  uint32_t out;
-  if (x >= 0x47800000u) {
-    out = x > 0x7f800000u ? 0x7e00 : 0x7c00;
-  } else if (x < 0x38800000u) {
-    out = std::bit_cast<uint32_t>(std::bit_cast<float>(x) + 0.5f) - 0x3f000000u;
-  } else {
-    out = (x + 0xc8000fffu + ((x >> 13) & 1)) >> 13;
-  }
-  return static_cast<uint16_t>(out | sign >> 16);
-}
-
 // Giles, Approximating the erfinv function (2012), one Newton step more.
 template <class T>
 T erfinv(T v) {

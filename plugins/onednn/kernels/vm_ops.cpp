@@ -7,6 +7,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "floats.h"
 #include "vm.h"
 #include "vm_math.h"
 
@@ -242,27 +243,24 @@ void run_cast(void* out, const void* in, int n) {
 }
 
 void load_bf16(void* out, const void* in, int n) {
-  auto* o = static_cast<uint32_t*>(out);
-  auto* a = static_cast<const uint16_t*>(in);
-  for (int i = 0; i < n; ++i) o[i] = static_cast<uint32_t>(a[i]) << 16;
+  auto* o = static_cast<float*>(out);
+  auto* a = static_cast<const BFloat16*>(in);
+  for (int i = 0; i < n; ++i) o[i] = a[i];
 }
 void store_bf16(void* out, const void* in, int n) {
-  auto* o = static_cast<uint16_t*>(out);
-  auto* a = static_cast<const uint32_t*>(in);
-  for (int i = 0; i < n; ++i) {
-    const uint32_t x = a[i], rounded = (x + 0x7fff + ((x >> 16) & 1)) >> 16;
-    o[i] = static_cast<uint16_t>((x & 0x7fffffff) > 0x7f800000 ? 0x7fc0 : rounded);
-  }
+  auto* o = static_cast<BFloat16*>(out);
+  auto* a = static_cast<const float*>(in);
+  for (int i = 0; i < n; ++i) o[i] = BFloat16(a[i]);
 }
 void load_f16(void* out, const void* in, int n) {
   auto* o = static_cast<float*>(out);
-  auto* a = static_cast<const uint16_t*>(in);
-  for (int i = 0; i < n; ++i) o[i] = math::half_to_float(a[i]);
+  auto* a = static_cast<const Half*>(in);
+  for (int i = 0; i < n; ++i) o[i] = a[i];
 }
 void store_f16(void* out, const void* in, int n) {
-  auto* o = static_cast<uint16_t*>(out);
+  auto* o = static_cast<Half*>(out);
   auto* a = static_cast<const float*>(in);
-  for (int i = 0; i < n; ++i) o[i] = math::float_to_half(a[i]);
+  for (int i = 0; i < n; ++i) o[i] = Half(a[i]);
 }
 
 // 16 sums side by side, each of at most kBlock / 16 elements, so that float loses little; double from then on.

@@ -40,10 +40,14 @@ Stack on_meta(c10::ArrayRef<c10::IValue> args) {
 
 constexpr int kIdentity = 2;  // a fill: matrices that can be inverted
 
-// Operands that share a storage share one here, too, so that eager's kernel sees what overlaps.
+// Operands that share a storage share one here, too, so that eager's kernel sees what overlaps; one that occurs twice is
+// one: without elements, it overlaps itself and nothing else.
 Stack on_cpu(c10::ArrayRef<c10::IValue> args, int fill) {
   std::unordered_map<const c10::StorageImpl*, c10::Storage> storages;
+  std::unordered_map<const c10::TensorImpl*, at::Tensor> tensors;
   return replace(args, at::kCPU, [&](const at::Tensor& t) {
+    at::Tensor& same = tensors[t.unsafeGetTensorImpl()];
+    if (same.defined()) return same;
     const c10::StorageImpl* impl = t.storage().unsafeGetStorageImpl();
     auto [it, fresh] = storages.try_emplace(impl);
     if (fresh) {
@@ -54,7 +58,7 @@ Stack on_cpu(c10::ArrayRef<c10::IValue> args, int fill) {
     cpu.unsafeGetTensorImpl()->set_sizes_and_strides(t.sizes(), t.strides(), t.storage_offset());
     if (fill == 1) cpu.fill_(1);
     if (fill == kIdentity && cpu.dim() >= 2) cpu.diagonal(0, -2, -1).fill_(1);
-    return at::Tensor(cpu);
+    return same = std::move(cpu);
   });
 }
 

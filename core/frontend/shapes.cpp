@@ -92,12 +92,17 @@ ShapeResult compute(const TorchOp& op, c10::ArrayRef<c10::IValue> args) {
   return r;
 }
 
-// Which operands share a storage: whether a write is refused depends on it.
-void put_aliases(trace::Words& key, const std::vector<trace::Storage*>& operands) {
+// Which operands share a storage, and which are one tensor: whether a write is refused depends on it.
+void put_aliases(trace::Words& key, const std::vector<trace::Storage*>& operands, c10::ArrayRef<c10::IValue> args) {
   if (operands.size() < 2) return;
+  const size_t before = key.size();
   std::unordered_map<const trace::Storage*, uint64_t> first;
   for (size_t i = 0; i < operands.size(); i++)
     if (auto [it, fresh] = first.try_emplace(operands[i], i); !fresh) key.push_back(i << 32 | it->second);
+  if (key.size() == before) return;
+  for (size_t i = 0; i < args.size(); i++)
+    for (size_t j = 0; j < i; j++)
+      if (args[i].isTensor() && args[j].isTensor() && args[i].toTensor().is_same(args[j].toTensor())) key.push_back(~(i << 32 | j));
 }
 
 }  // namespace
@@ -106,7 +111,7 @@ const ShapeResult& infer(const TorchOp& op, const trace::Call& call, c10::ArrayR
   thread_local ShapeResult result;
   thread_local trace::Words key;
   key.assign(call.signature.begin(), call.signature.end());
-  put_aliases(key, call.operands);
+  put_aliases(key, call.operands, args);
   key.push_back(static_cast<uint64_t>(c10::get_default_dtype_as_scalartype()));
   base::Hash128 hash = base::hash128(key.data(), key.size() * 8, reinterpret_cast<uint64_t>(&op.op));
   {

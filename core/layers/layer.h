@@ -11,9 +11,12 @@
 
 namespace lazyt::layers {
 
+class Trace;
+
 class Layer {
  public:
   virtual ~Layer() = default;
+  Trace* trace = nullptr;  // writes a line about each call that comes here; null: none
   // Who is called: set by the stack. above before the plugin's entry, below as soon as its table is known.
   const lazyt_host_t* above = nullptr;
   const lazyt_plugin_t* below = nullptr;

@@ -1,10 +1,13 @@
 #include "layers/stack.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "base/env.h"
 #include "layers/record.h"
 #include "layers/tables.h"
+#include "layers/trace.h"
 #include "layers/validate.h"
 
 namespace lazyt::layers {
@@ -23,6 +26,10 @@ const std::vector<Kind>& kinds() {
   static const auto& all = *new std::vector<Kind>{
       {"validate", {"abort"}, [](const Words& options) -> std::unique_ptr<Layer> {
          return std::make_unique<Validate>(!options.empty());
+       }},
+      {"trace", {"json", "enter"}, [](const Words& options) -> std::unique_ptr<Layer> {
+         auto has = [&](const char* word) { return std::ranges::find(options, word) != options.end(); };
+         return std::make_unique<TraceLayer>(has("json"), has("enter"));
        }},
       {"record", {"data"}, [](const Words& options) -> std::unique_ptr<Layer> {
          return std::make_unique<RecordLayer>(!options.empty());

@@ -6,17 +6,28 @@
 #include <mutex>
 #include <utility>
 
+#include "layers/trace.h"
+
 namespace lazyt::layers {
 namespace {
 
 std::mutex slots_mutex;
 Layer* layers[Tables::kSlots] = {};
 
-template <size_t slot, auto method>
+template <size_t size>
+struct Name {
+  constexpr Name(const char (&literal)[size]) { std::copy_n(literal, size, text); }
+  char text[size];
+};
+
+template <size_t slot, Name name, auto method>
 struct Thunk;
-template <size_t slot, class R, class... A, R (Layer::*method)(A...)>
-struct Thunk<slot, method> {
-  static R call(A... a) { return (layers[slot]->*method)(a...); }
+template <size_t slot, Name name, class R, class... A, R (Layer::*method)(A...)>
+struct Thunk<slot, name, method> {
+  static R call(A... a) {
+    Layer& layer = *layers[slot];
+    return layer.trace ? layer.trace->call(layer, name.text, method, a...) : (layer.*method)(a...);
+  }
 };
 
 struct Wrapped {
@@ -36,68 +47,68 @@ template <class F>
 void put(F*& field, F* thunk) {
   if (field) field = thunk;
 }
-#define LAZYT_PUT(table, name, method) put((table).name, &Thunk<slot, &Layer::method>::call)
+#define LAZYT_PUT(table, name, method) put(w.table.name, &Thunk<slot, #table "." #name, &Layer::method>::call)
 
 template <size_t slot>
 void fill_host(Wrapped w) {
-  LAZYT_PUT(w.host, get_extension, host_extension);
-  LAZYT_PUT(w.status, create, status_create);
-  LAZYT_PUT(w.status, annotate, status_annotate);
-  LAZYT_PUT(w.status, code, status_code);
-  LAZYT_PUT(w.status, message, status_message);
-  LAZYT_PUT(w.status, note_count, status_note_count);
-  LAZYT_PUT(w.status, note, status_note);
-  LAZYT_PUT(w.status, retain, status_retain);
-  LAZYT_PUT(w.status, release, status_release);
-  LAZYT_PUT(w.services, log, service_log);
-  LAZYT_PUT(w.services, alloc, service_alloc);
-  LAZYT_PUT(w.services, free, service_free);
-  LAZYT_PUT(w.services, thread_count, service_thread_count);
-  LAZYT_PUT(w.services, parallel_for, service_parallel_for);
-  LAZYT_PUT(w.services, trace_begin, service_trace_begin);
-  LAZYT_PUT(w.services, trace_end, service_trace_end);
-  LAZYT_PUT(w.services, count, service_count);
-  LAZYT_PUT(w.services, cancelled, service_cancelled);
-  LAZYT_PUT(w.services, option, service_option);
-  LAZYT_PUT(w.services, cache_get, service_cache_get);
-  LAZYT_PUT(w.services, cache_put, service_cache_put);
+  LAZYT_PUT(host, get_extension, host_extension);
+  LAZYT_PUT(status, create, status_create);
+  LAZYT_PUT(status, annotate, status_annotate);
+  LAZYT_PUT(status, code, status_code);
+  LAZYT_PUT(status, message, status_message);
+  LAZYT_PUT(status, note_count, status_note_count);
+  LAZYT_PUT(status, note, status_note);
+  LAZYT_PUT(status, retain, status_retain);
+  LAZYT_PUT(status, release, status_release);
+  LAZYT_PUT(services, log, service_log);
+  LAZYT_PUT(services, alloc, service_alloc);
+  LAZYT_PUT(services, free, service_free);
+  LAZYT_PUT(services, thread_count, service_thread_count);
+  LAZYT_PUT(services, parallel_for, service_parallel_for);
+  LAZYT_PUT(services, trace_begin, service_trace_begin);
+  LAZYT_PUT(services, trace_end, service_trace_end);
+  LAZYT_PUT(services, count, service_count);
+  LAZYT_PUT(services, cancelled, service_cancelled);
+  LAZYT_PUT(services, option, service_option);
+  LAZYT_PUT(services, cache_get, service_cache_get);
+  LAZYT_PUT(services, cache_put, service_cache_put);
 }
 
 template <size_t slot>
 void fill_plugin(Wrapped w) {
-  LAZYT_PUT(w.plugin, init, init);
-  LAZYT_PUT(w.plugin, shutdown, shutdown);
-  LAZYT_PUT(w.plugin, info, info);
-  LAZYT_PUT(w.plugin, get_extension, get_extension);
-  LAZYT_PUT(w.device, count, device_count);
-  LAZYT_PUT(w.device, describe, device_describe);
-  LAZYT_PUT(w.device, open, device_open);
-  LAZYT_PUT(w.device, close, device_close);
-  LAZYT_PUT(w.device, memory_stats, device_memory_stats);
-  LAZYT_PUT(w.device, trim, device_trim);
-  LAZYT_PUT(w.buffer, alloc, buffer_alloc);
-  LAZYT_PUT(w.buffer, from_host, buffer_from_host);
-  LAZYT_PUT(w.buffer, to_host, buffer_to_host);
-  LAZYT_PUT(w.buffer, copy, buffer_copy);
-  LAZYT_PUT(w.buffer, size, buffer_size);
-  LAZYT_PUT(w.buffer, host_pointer, buffer_host_pointer);
-  LAZYT_PUT(w.buffer, import_dlpack, buffer_import_dlpack);
-  LAZYT_PUT(w.buffer, export_dlpack, buffer_export_dlpack);
-  LAZYT_PUT(w.buffer, release, buffer_release);
-  LAZYT_PUT(w.event, ready, event_ready);
-  LAZYT_PUT(w.event, wait, event_wait);
-  LAZYT_PUT(w.event, on_ready, event_on_ready);
-  LAZYT_PUT(w.event, retain, event_retain);
-  LAZYT_PUT(w.event, release, event_release);
-  LAZYT_PUT(w.capability, query, capability_query);
-  LAZYT_PUT(w.executable, compile, executable_compile);
-  LAZYT_PUT(w.executable, output_meta, executable_output_meta);
-  LAZYT_PUT(w.executable, memory, executable_memory);
-  LAZYT_PUT(w.executable, execute, executable_execute);
-  LAZYT_PUT(w.executable, serialize, executable_serialize);
-  LAZYT_PUT(w.executable, load, executable_load);
-  LAZYT_PUT(w.executable, identity, executable_identity);
-  LAZYT_PUT(w.executable, release, executable_release);
+  LAZYT_PUT(plugin, init, init);
+  LAZYT_PUT(plugin, shutdown, shutdown);
+  LAZYT_PUT(plugin, info, info);
+  LAZYT_PUT(plugin, get_extension, get_extension);
+  LAZYT_PUT(device, count, device_count);
+  LAZYT_PUT(device, describe, device_describe);
+  LAZYT_PUT(device, open, device_open);
+  LAZYT_PUT(device, close, device_close);
+  LAZYT_PUT(device, memory_stats, device_memory_stats);
+  LAZYT_PUT(device, trim, device_trim);
+  LAZYT_PUT(buffer, alloc, buffer_alloc);
+  LAZYT_PUT(buffer, from_host, buffer_from_host);
+  LAZYT_PUT(buffer, to_host, buffer_to_host);
+  LAZYT_PUT(buffer, copy, buffer_copy);
+  LAZYT_PUT(buffer, size, buffer_size);
+  LAZYT_PUT(buffer, host_pointer, buffer_host_pointer);
+  LAZYT_PUT(buffer, import_dlpack, buffer_import_dlpack);
+  LAZYT_PUT(buffer, export_dlpack, buffer_export_dlpack);
+  LAZYT_PUT(buffer, release, buffer_release);
+  LAZYT_PUT(event, ready, event_ready);
+  LAZYT_PUT(event, wait, event_wait);
+  LAZYT_PUT(event, on_ready, event_on_ready);
+  LAZYT_PUT(event, retain, event_retain);
+  LAZYT_PUT(event, release, event_release);
+  LAZYT_PUT(capability, query, capability_query);
+  LAZYT_PUT(executable, compile, executable_compile);
+  LAZYT_PUT(executable, output_meta, executable_output_meta);
+  LAZYT_PUT(executable, memory, executable_memory);
+  LAZYT_PUT(executable, execute, executable_execute);
+  LAZYT_PUT(executable, serialize, executable_serialize);
+  LAZYT_PUT(executable, load, executable_load);
+  LAZYT_PUT(executable, identity, executable_identity);
+  LAZYT_PUT(executable, release, executable_release);
 }
 
 using Fill = void (*)(Wrapped);

@@ -2,6 +2,7 @@
 
 import re
 import shutil
+from pathlib import Path
 
 import pytest
 from test_new_plugin import commands, pytestmark, shell  # noqa: F401
@@ -45,6 +46,43 @@ def test_a_recorded_run_replays_bit_by_bit(plugin, tmp_path, layers):
     assert reads >= 3
     linked = shell("ldd $(which lazyt)", tmp_path)
     assert not re.search("torch|python", linked)
+
+
+# The network, the loss and the optimizer of examples/mnist.py, on digits that need no download.
+MNIST = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import torch, lazyt
+from mnist import Net
+torch.manual_seed(1)
+net = Net().to("lazyt")
+optimizer = torch.optim.Adadelta(net.parameters(), lr=1.0)
+x, y = torch.randn(64, 1, 28, 28).to("lazyt"), torch.randint(0, 10, (64,)).to("lazyt")
+for _ in range(4):
+    optimizer.zero_grad()
+    loss = torch.nn.functional.nll_loss(net(x), y)
+    loss.backward()
+    optimizer.step()
+    print(loss.item())
+print(net.fc2.weight.cpu().sum().item())
+"""
+
+
+def test_the_mnist_step_on_onednn_replays_without_python_and_libtorch(tmp_path):
+    if not re.search("^onednn ", shell("lazyt list", tmp_path), re.MULTILINE):
+        pytest.skip("the oneDNN plugin is not installed")
+    examples = Path(__file__).resolve().parents[2] / "examples"
+    (tmp_path / "step.py").write_text(MNIST)
+    run = {"LAZYT_BACKEND": "onednn", "LAZYT_FALLBACK": "deny", "LAZYT_RECORD": str(tmp_path / "run.lzr")}
+    losses = shell(f"python step.py {examples}", tmp_path, LAZYT_LAYERS="record:data", **run).split()
+    assert len(set(losses)) == 5
+    for _ in range(2):  # bit by bit, also from one process to the next
+        said = shell("lazyt replay run.lzr --backend onednn", tmp_path)
+        launches, reads = map(int, re.search(r"(\d+) launches, (\d+) reads, all as recorded", said).groups())
+        assert launches >= 4 and reads >= 5
+    loaded = shell("LD_DEBUG=files lazyt replay run.lzr --backend onednn 2>&1", tmp_path)
+    assert "lazyt_onednn.so" in loaded
+    assert not re.search(r"lib(torch|python|c10)", loaded)
 
 
 def test_another_outcome_is_told(plugin, tmp_path):

@@ -79,7 +79,7 @@ std::shared_ptr<const ir::SourceLine> python_line() {
 
 trace::FlushReason reason_of(const std::string& name) {
   for (auto r : {trace::FlushReason::kValueNeeded, trace::FlushReason::kMarkStep, trace::FlushReason::kOptimizerStep,
-                 trace::FlushReason::kNodeBudget, trace::FlushReason::kHostOperator, trace::FlushReason::kOtherThread, trace::FlushReason::kExit})
+                 trace::FlushReason::kNodeBudget, trace::FlushReason::kHostOperator, trace::FlushReason::kOtherThread, trace::FlushReason::kTimedEvent, trace::FlushReason::kExit})
     if (name == trace::flush_reason_name(r)) return r;
   TORCH_CHECK(false, "lazyt: unknown flush reason '", name, "'");
 }
@@ -208,6 +208,10 @@ PYBIND11_MODULE(_C, m) {
       for (const auto& folder : skip) *skipped_folders += folder + "\n";
     }
     frontend::set_source_hook(&python_line);
+    frontend::gil = {[] { return static_cast<void*>(PyGILState_Check() ? PyEval_SaveThread() : nullptr); },
+                     [](void* thread) {
+                       if (thread) PyEval_RestoreThread(static_cast<PyThreadState*>(thread));
+                     }};
     frontend::initialize();
   }, py::arg("internal_folders") = std::vector<std::string>{});
   m.def("record_late_operators", &frontend::record_late_operators);

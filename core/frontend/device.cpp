@@ -8,13 +8,17 @@
 #include "frontend/registration.h"
 #include "frontend/storage.h"
 #include "frontend/thread_state.h"
+#include "trace/session.h"
 
 namespace lazyt::frontend {
 namespace {
 
 c10::Stream stream(int64_t id) { return c10::Stream(c10::Stream::UNSAFE, device(), id); }
 
-// Order is the recorders' business, so streams need no events.
+using Moment = base::Ref<trace::Moment>;
+
+// Order is the recorders' business: streams need no events, and what stands behind an event is recorded behind it. Only
+// one that measures time keeps something, the moment when the device got there.
 struct Guard final : c10::impl::DeviceGuardImplInterface {
   c10::DeviceType type() const override { return kDeviceType; }
   c10::Device exchangeDevice(c10::Device d) const override {
@@ -35,16 +39,25 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   bool queryStream(const c10::Stream&) const override { return true; }
   void synchronizeStream(const c10::Stream&) const override { wait(); }
   void synchronizeDevice(c10::DeviceIndex) const override { wait(); }
-  // Work is ordered as recorded, so an event is reached when all before it is: nothing to keep.
-  void record(void**, const c10::Stream&, c10::DeviceIndex, c10::EventFlag) const override {}
-  void block(void*, const c10::Stream&) const override {}
-  bool queryEvent(void*) const override { return true; }
-  void synchronizeEvent(void*) const override { wait(); }
-  void destroyEvent(void*, c10::DeviceIndex) const noexcept override {}
-  double elapsedTime(void*, void*, c10::DeviceIndex) const override {
-    TORCH_CHECK_NOT_IMPLEMENTED(false, "lazyt: events measure no time; take time.perf_counter() before and after, each behind "
-                                       "torch.accelerator.synchronize()");
+  void record(void** event, const c10::Stream& s, c10::DeviceIndex, c10::EventFlag flag) const override {
+    if (flag != c10::EventFlag::BACKEND_DEFAULT) return;  // enable_timing=False
+    WithoutGil released;
+    Moment reached = check(trace::Session::get().moment(trace::Session::get().recorder(static_cast<size_t>(s.id()))));
+    if (*event) *static_cast<Moment*>(*event) = std::move(reached);
+    else *event = new Moment(std::move(reached));
   }
+  void block(void*, const c10::Stream&) const override {}
+  bool queryEvent(void* event) const override { return !event || moment(event).reached(); }
+  void synchronizeEvent(void* event) const override {
+    WithoutGil released;
+    if (event) moment(event).wait();
+    else wait();
+  }
+  void destroyEvent(void* event, c10::DeviceIndex) const noexcept override { delete static_cast<Moment*>(event); }
+  double elapsedTime(void* first, void* second, c10::DeviceIndex) const override {
+    return static_cast<double>(moment(second).nanoseconds() - moment(first).nanoseconds()) * 1e-6;
+  }
+  static const trace::Moment& moment(void* event) { return **static_cast<Moment*>(event); }
 };
 
 void record_stream(at::Tensor&, c10::Stream) {}  // memory lives as long as work that uses it

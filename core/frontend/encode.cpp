@@ -3,6 +3,7 @@
 #include "frontend/dtype.h"
 #include "frontend/random.h"
 #include "frontend/storage.h"
+#include "trace/promote.h"
 
 namespace lazyt::frontend {
 namespace {
@@ -23,6 +24,27 @@ void check_drawn(const Op& op, c10::ArrayRef<c10::IValue> args) {
                               "\" not implemented for '", type, "'");
 }
 
+// The integers that a tensor of this dtype holds exactly; none where that is not asked for.
+std::pair<int64_t, int64_t> integers_of(at::ScalarType type) {
+  switch (type) {
+    case at::kByte: return {0, UINT8_MAX};
+    case at::kChar: return {INT8_MIN, INT8_MAX};
+    case at::kShort: return {INT16_MIN, INT16_MAX};
+    case at::kInt: return {INT32_MIN, INT32_MAX};
+    case at::kLong: return {INT64_MIN, INT64_MAX};
+    case at::kFloat: return {-(1 << 24), 1 << 24};
+    case at::kDouble: return {-(int64_t{1} << 53), int64_t{1} << 53};
+    default: return {0, -1};
+  }
+}
+
+// (start, end, [step,] dtype, layout, device, pin_memory)
+bool counts_integers(c10::ArrayRef<c10::IValue> args) {
+  const c10::IValue& dtype = args[args.size() - 4];
+  return std::all_of(args.begin(), args.end() - 4, [](const c10::IValue& v) { return v.isInt(); }) &&
+         (dtype.isNone() || at::isIntegralType(dtype.toScalarType(), /*includeBool=*/false));
+}
+
 // Whether the operator takes its numbers without an error, whatever the dtype: then they may change without a look at
 // them. Others are left for the kernels that check them.
 bool takes_numbers(const Op& op, c10::ArrayRef<c10::IValue> args) {
@@ -30,7 +52,16 @@ bool takes_numbers(const Op& op, c10::ArrayRef<c10::IValue> args) {
     return i < args.size() && args[i].isDouble() && args[i].toDouble() >= low && args[i].toDouble() <= high;
   };
   constexpr double kMost = 30000;  // of float16, also as a difference
-  if (args.empty() || !args[0].isTensor() || !at::isFloatingType(args[0].toTensor().scalar_type())) return false;
+  if (args.empty() || !args[0].isTensor()) return false;
+  const at::ScalarType type = args[0].toTensor().scalar_type();
+  if (op.lowering == Lowering::kRandInt) {
+    const bool both = args.size() == 4;
+    if (args.size() < 3 || !args[both ? 2 : 1].isInt() || (both && !args[1].isInt())) return false;
+    const int64_t low = both ? args[1].toInt() : 0, high = args[both ? 2 : 1].toInt();
+    const auto [least, most] = integers_of(type);
+    return low < high && low >= least && high - 1 <= most;
+  }
+  if (!at::isFloatingType(type)) return false;
   switch (op.lowering) {
     case Lowering::kDropout: case Lowering::kBernoulliFloat: return within(1, 0, 1);
     case Lowering::kUniform: return within(1, -kMost, kMost) && within(2, args[1].toDouble(), kMost);
@@ -41,10 +72,15 @@ bool takes_numbers(const Op& op, c10::ArrayRef<c10::IValue> args) {
 
 class Encoder {
  public:
-  Encoder(const TorchOp& op, Call& call, bool movable) : op_(op), call_(call), double_(movable ? trace::movable(kDouble) : tagged(kDouble)) {}
+  Encoder(const TorchOp& op, Call& call, bool movable) : op_(op), call_(call), movable_(movable) {}
 
   void run(c10::ArrayRef<c10::IValue> args) {
     const OpArg* arg = op_.op.args.data();
+    if (C10_UNLIKELY(op_.op.lowering == Lowering::kArange) && counts_integers(args)) {  // the end, from a start that may move
+      const auto start = static_cast<uint64_t>(args[0].toInt()), end = static_cast<uint64_t>(args[1].toInt());
+      call_.signature.append({number_tag(kInt, true, start), start, tagged(kInt), end - start});
+      args = args.slice(2), arg += 2;
+    }
     for (const c10::IValue& v : args) {
       if (v.isTensor()) tensor(*arg++, v.toTensor());
       else if (v.isInt()) integer(*arg++, v.toInt());
@@ -98,6 +134,14 @@ class Encoder {
                 " and ", t.device(), "! (when checking argument for argument ", arg.name, " in method ", op_.op.name, ")");
   }
 
+  // Integers to a negative power are an error, so integers move only where the operand is not integral.
+  bool moves(const OpArg& arg) const {
+    if (!arg.moves) return movable_ && arg.type == ArgType::kInt;
+    if (call_.operands.empty()) return true;
+    const auto dtype = static_cast<base::DType>(mid_of(call_.signature.data()[0]));
+    return is_floating(dtype) || is_complex(dtype);
+  }
+
   void integer(const OpArg& arg, int64_t v) {
     if (arg.type == ArgType::kScalar || arg.type == ArgType::kScalarList) {
       if (!arg.is_static && arg.default_int != v) return host_scalar(LAZYT_DTYPE_INT64, true, &v);
@@ -105,7 +149,7 @@ class Encoder {
       v = from_torch(static_cast<at::ScalarType>(v));
     }
     uint64_t* w = call_.signature.extend(2);
-    w[0] = tagged(kInt), w[1] = static_cast<uint64_t>(v);
+    w[0] = number_tag(kInt, moves(arg), static_cast<uint64_t>(v)), w[1] = static_cast<uint64_t>(v);
   }
 
   void value(const OpArg& arg, const c10::IValue& v) {
@@ -116,7 +160,7 @@ class Encoder {
       double d = v.toDouble();
       if (!arg.is_static && (arg.type == ArgType::kScalar || arg.type == ArgType::kScalarList))
         return host_scalar(LAZYT_DTYPE_FLOAT64, true, &d);
-      word(double_);
+      word(number_tag(kDouble, movable_ || (arg.moves && d != 0), bits_of(d)));  // kernels may leave out what a 0 does
       return word(bits_of(d));
     }
     if (v.isBool()) {
@@ -180,7 +224,7 @@ class Encoder {
 
   const TorchOp& op_;
   Call& call_;
-  const uint64_t double_;  // tag of a number that is no Scalar
+  const bool movable_;  // numbers that are no Scalars
   std::optional<at::Generator> generator_;
   int64_t numel_ = 0;
   bool notes_ = false;

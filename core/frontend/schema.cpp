@@ -103,6 +103,7 @@ Lowering special(const std::string& name, const std::string& overload) {
       {"aten::uniform_", Lowering::kUniform},   {"aten::normal_", Lowering::kNormal},
       {"aten::bernoulli", Lowering::kBernoulli}, {"aten::random_", Lowering::kRandInt},
   };
+  if (name == "aten::arange") return overload == "start" || overload == "start_step" ? Lowering::kArange : Lowering::kPlain;
   if (name == "aten::bernoulli_") return overload == "float" ? Lowering::kBernoulliFloat : Lowering::kBernoulli;
   if (name == "aten::bernoulli" && overload != "") return Lowering::kPlain;
   auto it = kSpecial.find(name);
@@ -183,7 +184,8 @@ void fill(TorchOp& t) {
   for (trace::OpArg& a : op.args) {
     if (a.out) continue;
     bool known = info && position < 64 && !(info->static_args >> position & 1);
-    a.is_static = !(known || op.lowering == Lowering::kFill);
+    a.moves = info && position < 64 && (info->moving_args >> position & 1);
+    a.is_static = a.moves || !(known || op.lowering == Lowering::kFill);
     position++;
   }
 }

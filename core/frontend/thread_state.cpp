@@ -31,6 +31,8 @@ int64_t join_stream(int64_t stream) {
   return before;
 }
 
+Gil gil;
+
 void flush(trace::FlushReason reason) {
   if (trace::Recorder* recorder = recorder_if_any()) check(trace::Session::get().flush(*recorder, reason));
 }

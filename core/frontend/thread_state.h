@@ -48,4 +48,17 @@ int64_t join_stream(int64_t stream);  // returns the one before
 void flush(trace::FlushReason reason);
 void wait();
 
+// For calls that may block and that PyTorch makes with the GIL: lets it go, and takes it back. Set by the language
+// binding; release may return null, and take is called with what it returned.
+struct Gil {
+  void* (*release)() = [] { return static_cast<void*>(nullptr); };
+  void (*take)(void*) = [](void*) {};
+};
+extern Gil gil;
+struct WithoutGil {
+  WithoutGil() : kept(gil.release()) {}
+  ~WithoutGil() { gil.take(kept); }
+  void* const kept;
+};
+
 }  // namespace lazyt::frontend

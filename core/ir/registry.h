@@ -28,6 +28,7 @@ struct OpInfo {
   int32_t result_count;            // -1: decided by the arguments (Tensor[])
   uint64_t promote_args;           // bit i: argument i takes part in promotion
   uint64_t static_args;            // bit i: the Scalar's value chooses kernel or shape; never a host scalar
+  uint64_t moving_args;            // bit i: the number is a constant until it is seen to change
   uint64_t axis_args;              // bit i: argument i counts dims (PRG-5)
   std::string_view decomposition;  // or empty
 };

@@ -149,7 +149,7 @@ base::Result<Arg> Lowerer::arg(const OpArg& spec) {
       return Arg::of_list(std::move(list));
     }
     case kInt: {
-      if (*word_ == kMoved) return word_++, next_scalar();
+      if (w == movable(kInt) && *word_ == kMoved) return word_++, next_scalar();
       auto v = static_cast<int64_t>(*word_++);
       switch (spec.type) {
         case ArgType::kDType: return Arg::of_int(v, LAZYT_ARG_DTYPE);
@@ -160,7 +160,7 @@ base::Result<Arg> Lowerer::arg(const OpArg& spec) {
       }
     }
     case kDouble:
-      if (*word_ == kMoved) return word_++, next_scalar();
+      if (w == movable(kDouble) && *word_ == kMoved) return word_++, next_scalar();
       return Arg::of_double(double_of(*word_++));
     case kBool: return Arg::of_bool(*word_++ != 0);
     case kComplex: {
@@ -333,6 +333,18 @@ base::Result<std::vector<ValueId>> Lowerer::functional(const Op& op, std::vector
           {Arg::of_ints(results[0].dims), args[1], Arg::of_int(results[0].dtype, LAZYT_ARG_DTYPE),
            Arg::of_int(0, LAZYT_ARG_LAYOUT), Arg::of_int(0, LAZYT_ARG_DEVICE), Arg::none()},
           Meta::contiguous(results[0].dtype, results[0].dims), source_)};
+    case Lowering::kArange: {
+      auto counts = [](const Arg& a) { return a.kind == LAZYT_ARG_INT || a.kind == LAZYT_ARG_VALUE; };
+      if (!is_integral(results[0].dtype) || !std::all_of(args.begin(), args.end() - 4, counts)) break;
+      if (args[0].kind == LAZYT_ARG_INT) {
+        args[1].i = static_cast<int64_t>(static_cast<uint64_t>(args[1].i) + static_cast<uint64_t>(args[0].i));
+        break;
+      }
+      const Arg start = std::exchange(args[0], Arg::of_int(0));
+      const ValueId from_zero = graph_.add_op(op.name, op.overload, std::move(args), results[0], source_);
+      return std::vector<ValueId>{
+          graph_.add_op("aten::add", "Scalar", {Arg::of_value(from_zero), start, Arg::of_int(1)}, results[0], source_)};
+    }
     case Lowering::kPlain: break;
     default: return random(op, args, results);
   }
@@ -399,27 +411,29 @@ base::Result<std::vector<ValueId>> Lowerer::random(const Op& op, const std::vect
     }
     case Lowering::kRandInt: {
       // (self, generator), (self, to, generator) or (self, from, to, generator).
-      int64_t low = 0, high = 0;
+      Arg low = Arg::of_int(0), high = low;
       std::vector<const Arg*> numbers;
       for (size_t i = 1; i < args.size(); i++)
-        if (args[i].kind == LAZYT_ARG_INT) numbers.push_back(&args[i]);
-      if (numbers.size() == 2) low = numbers[0]->i, high = numbers[1]->i;
-      if (numbers.size() == 1) high = numbers[0]->i;
+        if (args[i].kind == LAZYT_ARG_INT || args[i].kind == LAZYT_ARG_VALUE) numbers.push_back(&args[i]);
+      if (numbers.size() == 2) low = *numbers[0], high = *numbers[1];
+      if (numbers.size() == 1) high = *numbers[0];
       if (numbers.empty()) {  // the whole range that the dtype holds exactly, as PyTorch's random_()
+        int64_t end;
         switch (out.dtype) {
-          case LAZYT_DTYPE_BOOL: high = 2; break;
-          case LAZYT_DTYPE_UINT8: high = 256; break;
-          case LAZYT_DTYPE_INT8: high = 128; break;
-          case LAZYT_DTYPE_INT16: high = 32768; break;
-          case LAZYT_DTYPE_INT32: high = int64_t{1} << 31; break;
-          case LAZYT_DTYPE_BFLOAT16: high = 257; break;
-          case LAZYT_DTYPE_FLOAT16: high = 2049; break;
-          case LAZYT_DTYPE_FLOAT32: high = (int64_t{1} << 24) + 1; break;
-          case LAZYT_DTYPE_FLOAT64: high = (int64_t{1} << 53) + 1; break;
-          default: high = INT64_MAX; break;
+          case LAZYT_DTYPE_BOOL: end = 2; break;
+          case LAZYT_DTYPE_UINT8: end = 256; break;
+          case LAZYT_DTYPE_INT8: end = 128; break;
+          case LAZYT_DTYPE_INT16: end = 32768; break;
+          case LAZYT_DTYPE_INT32: end = int64_t{1} << 31; break;
+          case LAZYT_DTYPE_BFLOAT16: end = 257; break;
+          case LAZYT_DTYPE_FLOAT16: end = 2049; break;
+          case LAZYT_DTYPE_FLOAT32: end = (int64_t{1} << 24) + 1; break;
+          case LAZYT_DTYPE_FLOAT64: end = (int64_t{1} << 53) + 1; break;
+          default: end = INT64_MAX; break;
         }
+        high = Arg::of_int(end);
       }
-      return one("lazyt::randint", {size, dtype, Arg::of_int(low), Arg::of_int(high)});
+      return one("lazyt::randint", {size, dtype, low, high});
     }
     default: break;
   }

@@ -35,6 +35,7 @@ struct OpArg {
   ArgType type = ArgType::kUnsupported;
   bool written = false;  // Tensor(a!): in-place or out=
   bool out = false;      // written and not read: an out= argument
+  bool moves = false;      // a number that is part of the signature until it is seen to change
   bool is_static = false;  // a Scalar whose value chooses kernel or shape: part of the signature
   // A Scalar's default, if an integer (alpha=1): part of the signature as long as it is left alone.
   std::optional<int64_t> default_int;
@@ -52,6 +53,7 @@ enum class Lowering : uint8_t {
   kBernoulli,       // (self) or (self, p): probabilities
   kBernoulliFloat,  // in place, one probability
   kRandInt,
+  kArange,  // of integers: from the start to an end that is counted from there
 };
 
 // Results of a call are numbered: first the fresh ones, then one for each written tensor in the

@@ -50,6 +50,7 @@ const char* flush_reason_name(FlushReason reason) {
     case FlushReason::kNodeBudget: return "NodeBudget";
     case FlushReason::kHostOperator: return "HostOperator";
     case FlushReason::kOtherThread: return "OtherThread";
+    case FlushReason::kTimedEvent: return "TimedEvent";
     case FlushReason::kBackendChange: return "BackendChange";
     case FlushReason::kExit: return "Exit";
   }
@@ -213,17 +214,18 @@ uint64_t Recorder::words_that_move(const Call& call, uint64_t parts) const {
   };
   const uint64_t* before = &parent_->words[parent_->tokens[position_].offset] + kHeaderWords;
   uint64_t moved = 0;
-  size_t k = 0, operand = 0;
-  for (const uint64_t *w = call.signature.begin(), *b = before; w < call.signature.end() && k < 64;) {
+  size_t operand = 0;
+  MovableBits bits;
+  for (const uint64_t *w = call.signature.begin(), *b = before; w < call.signature.end();) {
     const size_t n = entry_words(w);
     if (b[0] != w[0]) return 0;
     if (has_movable_word(w)) {
       const bool tensor = tag_of(*w) == kTensor;
+      const uint64_t bit = bits.next(w);
       if (b[1] != w[1] && std::memcmp(b + 2, w + 2, (n - 2) * 8) == 0 &&
           !(tensor && ((operand < 64 && parts >> operand & 1) || !has_flat_order(*call.operands[operand], w))))
-        moved |= uint64_t{1} << k;
+        moved |= bit;
       operand += tensor;
-      k++;
     }
     w += n, b += n;
   }
@@ -242,19 +244,21 @@ bool Recorder::goes_on_as_parent(const Call& call, uint64_t parts) const {
 }
 
 bool Recorder::can_move(const Call& call, uint64_t moved) {
-  size_t k = 0;
-  for (const uint64_t* w = call.signature.begin(); w < call.signature.end(); w += entry_words(w)) k += has_movable_word(w);
-  return k >= 64 || moved >> k == 0;
+  uint64_t all = 0;
+  MovableBits bits;
+  for (const uint64_t* w = call.signature.begin(); w < call.signature.end(); w += entry_words(w))
+    if (has_movable_word(w)) all |= bits.next(w);
+  return (moved & ~all) == 0;
 }
 
 // Values of movable words (bits) become host scalars, among the others in the order of the signature.
 void Recorder::move_words(Call& call, uint64_t moved) {
   moved_.clear();
-  size_t k = 0, scalar = 0;
+  size_t scalar = 0;
+  MovableBits bits;
   for (uint64_t *w = call.signature.data(), *end = w + call.signature.size(); w < end; w += entry_words(w)) {
     scalar += tag_of(*w) == kHostScalar;
-    if (!has_movable_word(w)) continue;
-    if (k < 64 && (moved >> k & 1)) {
+    if (has_movable_word(w) && (moved & bits.next(w))) {
       const bool number = tag_of(*w) == kDouble;
       lazyt_scalar_t value{};
       std::memcpy(value.bytes, w + 1, 8);
@@ -262,7 +266,6 @@ void Recorder::move_words(Call& call, uint64_t moved) {
       call.scalar_types.insert(call.scalar_types.begin() + scalar, {number ? LAZYT_DTYPE_FLOAT64 : LAZYT_DTYPE_INT64, tag_of(*w) != kTensor});
       moved_.push_back({w + 1, std::exchange(w[1], kMoved), scalar++});
     }
-    k++;
   }
 }
 

@@ -25,7 +25,7 @@
 namespace lazyt::trace {
 
 // Why a trace was cut. The names are those of the counters "Flush<Name>".
-enum class FlushReason { kValueNeeded, kMarkStep, kOptimizerStep, kNodeBudget, kHostOperator, kOtherThread, kBackendChange, kExit };
+enum class FlushReason { kValueNeeded, kMarkStep, kOptimizerStep, kNodeBudget, kHostOperator, kOtherThread, kTimedEvent, kBackendChange, kExit };
 const char* flush_reason_name(FlushReason reason);
 
 // One operator call, filled by the frontend. Reused from call to call: no allocation once warm.

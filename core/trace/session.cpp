@@ -67,6 +67,16 @@ base::Status in_forked_child() {
 
 }  // namespace
 
+// Both in one library: libstdc++ lets waiters of 64-bit atomics sleep in a pool that each library has of its own.
+void Moment::wait() const { nanoseconds_.wait(0, std::memory_order_acquire); }
+
+void Moment::reach() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  int64_t none = 0;
+  nanoseconds_.compare_exchange_strong(none, std::chrono::nanoseconds(now).count(), std::memory_order_acq_rel);
+  nanoseconds_.notify_all();
+}
+
 Session& Session::get() {
   static Session* session = new Session;  // outlives static destructors; shutdown() ends its threads
   return *session;
@@ -288,6 +298,22 @@ base::Status Session::wait(Recorder* recorder) {
   if (recorder) LAZYT_RETURN_IF_ERROR(flush(*recorder, FlushReason::kValueNeeded));
   drain();
   return {};
+}
+
+base::Result<base::Ref<Moment>> Session::moment(Recorder* recorder) {
+  auto moment = base::make_ref<Moment>();
+  if (recorder) LAZYT_RETURN_IF_ERROR(flush(*recorder, FlushReason::kTimedEvent));
+  std::lock_guard submit(submit_mutex_);
+  if (forked_) return in_forked_child();
+  if (!executor_) {  // nothing was ever run
+    moment->reach();
+    return moment;
+  }
+  executor().submit([moment, device = device_in_use()] {
+    if (device) exec::InFlight::get().finish(device.get());
+    moment->reach();
+  }, [moment](const base::Status&) { moment->reach(); });
+  return moment;
 }
 
 void Session::drain() {

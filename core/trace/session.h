@@ -19,6 +19,18 @@
 
 namespace lazyt::trace {
 
+// A point in the order of work, and when the device got there.
+class Moment : public base::RefCounted {
+ public:
+  bool reached() const { return nanoseconds() != 0; }
+  int64_t nanoseconds() const { return nanoseconds_.load(std::memory_order_acquire); }  // steady clock; 0: not reached
+  void wait() const;  // callers do not hold the GIL
+  void reach();       // now, if it is not reached yet
+
+ private:
+  std::atomic<int64_t> nanoseconds_{0};
+};
+
 class Session {
  public:
   // The process's session. Never destroyed; shutdown() ends its work. [any thread]
@@ -55,6 +67,9 @@ class Session {
   // Cuts the caller's trace (null: it has none), then waits until all that was cut has been run. Errors stay with the
   // data they poisoned.
   base::Status wait(Recorder* recorder);
+  // Cuts the caller's trace (null: it has none). The moment is reached when the device has done all that was cut, also
+  // where it failed. Blocks as flush does.
+  base::Result<base::Ref<Moment>> moment(Recorder* recorder);
   // Cuts the trace in which the storage's bytes are pending, if any; returns its data, null if never written.
   base::Result<base::Ref<exec::Data>> materialize(Storage& storage);
 

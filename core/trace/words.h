@@ -127,9 +127,23 @@ inline size_t entry_words(const uint64_t* w) {
 // In place of the value of a movable word.
 inline constexpr uint64_t kMoved = 0x8000000000000001;
 constexpr uint64_t movable(Tag tag) { return tagged(tag, 1); }  // a number that may be moved
+constexpr uint64_t number_tag(Tag tag, bool moves, uint64_t value) { return moves && value != kMoved ? movable(tag) : tagged(tag); }
 inline bool has_movable_word(const uint64_t* entry) {           // it is entry[1]
   return tag_of(*entry) == kTensor || *entry == movable(kInt) || *entry == movable(kDouble);
 }
+
+// Bits by which masks name the entries of a signature that have movable words, in order: tensors from the low end,
+// numbers from the high one, since those of an operator on many tensors come last. 0: none is left.
+class MovableBits {
+ public:
+  uint64_t next(const uint64_t* entry) {
+    if (tag_of(*entry) == kTensor) return tensors_ < 48 ? uint64_t{1} << tensors_++ : 0;
+    return numbers_ < 16 ? uint64_t{1} << (63 - numbers_++) : 0;
+  }
+
+ private:
+  uint32_t tensors_ = 0, numbers_ = 0;
+};
 
 // Calls f(word pointer) for each tensor entry of a signature, in order.
 template <class Word, class F>

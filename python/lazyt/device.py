@@ -12,7 +12,7 @@ _initialized = True
 _forked = False
 
 Stream = torch.Stream
-Event = torch.Event
+Event = torch.Event  # one with enable_timing cuts the trace where it is recorded
 default_generators = (_C.default_generator(),)
 
 

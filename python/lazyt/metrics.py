@@ -78,6 +78,7 @@ _REASONS = {
     "NodeBudget": "more operators were pending than LAZYT_MAX_PENDING",
     "HostOperator": "an operator had to run on the host",
     "OtherThread": "another thread used what was pending",
+    "TimedEvent": "an event that measures time was recorded",
     "BackendChange": "another backend was chosen",
     "Exit": "the process ended",
 }

@@ -96,7 +96,10 @@ def test_rows_of_a_tensor_one_by_one_compile_two_programs():
 
 MOVING_NUMBERS = {
     "a dropout's probability": (lambda x, i: functional.dropout(x, 0.1 * i), lambda i: (1.0, 0.1 * i)),
-    "a normal's mean and deviation": (lambda x, i: torch.empty_like(x).normal_(i, 1 + i), lambda i: (i, None)),
+    "a normal's mean and deviation": (
+        lambda x, i: torch.empty_like(x).normal_(i, 1 + i),
+        lambda i: (i, None),
+    ),
     "a uniform's bounds": (lambda x, i: torch.empty_like(x).uniform_(-i, i + 2), lambda i: (1.0, None)),
     "a probability": (lambda x, i: torch.empty_like(x).bernoulli_(i / 8), lambda i: (i / 8, 1 - i / 8)),
 }
@@ -112,6 +115,68 @@ def test_a_number_of_a_random_operator_that_changes_compiles_two_programs(name):
         assert abs(t.mean().item() - mean) < 0.2
         if zeros is not None:
             assert abs((t == 0).float().mean().item() - zeros) < 0.05
+
+
+CHANGING_NUMBERS = {  # constants of a program until they change
+    "an exponent": lambda x, i: (x + 2) ** (i + 0.5),
+    "an exponent that is an integer": lambda x, i: x**i,
+    "an exponent in place": lambda x, i: (x + 2).pow_(i * 0.5),
+    "where a range of integers begins": lambda x, i: torch.arange(i - 2, i + 2, device=x.device) * x,
+    "where a range with steps begins": lambda x, i: x * torch.arange(3 * i, 3 * i - 8, -2, device=x.device),
+    "where a range of a dtype begins": lambda x, i: torch.arange(
+        i + 250, i + 254, device=x.device, dtype=torch.uint8
+    ),
+    "ends of a subdivision": lambda x, i: torch.linspace(i, 2 * i + 1.5, 4, device=x.device),
+    "a momentum of statistics": lambda x, i: (
+        functional.batch_norm(
+            x, (mean := torch.zeros_like(x[0])), torch.ones_like(x[0]), training=True, momentum=1 / (i + 1)
+        )
+        + mean
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHANGING_NUMBERS)
+def test_a_number_that_is_a_constant_until_it_changes_compiles_two_programs(name):
+    x, kept = X.to("lazyt"), []
+    assert compiled(lambda i: kept.append(CHANGING_NUMBERS[name](x, i)), 7)[-1] <= 3, (
+        lazyt.explain()
+    )  # one for a 0
+    for i, t in enumerate(kept):
+        expected = CHANGING_NUMBERS[name](X, i)
+        assert t.dtype == expected.dtype
+        torch.testing.assert_close(t.cpu(), expected)
+
+
+def test_a_base_that_changes_compiles_one_program():
+    x, kept = X.to("lazyt"), []
+    assert compiled(lambda i: kept.append((i * 0.5) ** x), 5)[-1] == 1
+    for i, t in enumerate(kept):
+        torch.testing.assert_close(t.cpu(), (i * 0.5) ** X)
+
+
+def test_bounds_of_random_integers_that_change_compile_two_programs():
+    x, kept = torch.empty(20000, dtype=torch.int32).to("lazyt"), []
+    assert compiled(lambda i: kept.append(torch.empty_like(x).random_(i, 3 * i + 2)), 7)[-1] == 2
+    for i, t in enumerate(kept):
+        assert t.unique().tolist() == list(range(i, 3 * i + 2))
+    with pytest.raises(RuntimeError, match="out of bounds"):
+        x.random_(0, 1 << 40)
+    with pytest.raises(RuntimeError, match="to be less than|from"):
+        x.random_(3, 3)
+
+
+def test_an_integer_power_of_integers_is_checked_whatever_was_recorded_before():
+    x = torch.arange(4).to("lazyt")
+    assert [(x**i).tolist() for i in range(4)] == [[v**i for v in range(4)] for i in range(4)]
+    with pytest.raises(RuntimeError, match="negative integer powers"):
+        x**-1
+
+
+def test_a_range_that_changes_its_length_is_another_program():
+    x = torch.zeros(3, dtype=torch.int64).to("lazyt")
+    ranges = [torch.arange(i, 2 * i + 1, device="lazyt") + x[0] for i in range(5)]
+    assert [r.tolist() for r in ranges] == [list(range(i, 2 * i + 1)) for i in range(5)]
 
 
 def test_a_number_out_of_range_is_an_error_also_in_a_step_that_is_known():

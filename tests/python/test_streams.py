@@ -1,6 +1,7 @@
 """Streams, events and memory as torch.accelerator and torch.lazyt name them."""
 
 import gc
+import time
 
 import lazyt
 import pytest
@@ -55,12 +56,66 @@ def test_a_synchronized_event_has_seen_the_work_before_it():
     assert not lazyt._C.is_pending(y)
 
 
-def test_events_measure_no_time_and_say_so():
-    first, second = torch.Event(device=D, enable_timing=True), torch.Event(device=D, enable_timing=True)
+def test_events_measure_the_time_of_the_work_between_them():
+    x = torch.rand(512, 512).to(D)
+    first, middle, last = (torch.lazyt.Event(enable_timing=True) for _ in range(3))
+    lazyt.wait_device_ops()
+    begin = time.perf_counter()
     first.record()
-    second.record()
-    with pytest.raises(NotImplementedError, match="perf_counter"):
-        first.elapsed_time(second)
+    for _ in range(10):
+        x = x @ x / 512
+    middle.record()
+    last.record()
+    last.synchronize()
+    passed = (time.perf_counter() - begin) * 1e3
+    assert first.query() and middle.query() and not lazyt._C.is_pending(x)
+    work, nothing = first.elapsed_time(middle), middle.elapsed_time(last)
+    assert 0 <= nothing < work and work + nothing <= passed
+    assert work > 0.5  # 2.7 GFLOP
+    assert first.elapsed_time(last) == pytest.approx(work + nothing)
+    assert last.elapsed_time(first) == -first.elapsed_time(last)
+
+
+def test_an_event_is_reached_when_the_work_before_it_is_done():
+    x = torch.rand(512, 512).to(D)
+    event = torch.Event(device=D, enable_timing=True)
+    for _ in range(20):
+        x = x @ x / 512
+    event.record()
+    assert not event.query()
+    with pytest.raises(RuntimeError, match="must be completed"):
+        event.elapsed_time(event)
+    event.synchronize()
+    assert event.query()
+    event.record()  # again, with nothing to wait for
+    event.synchronize()
+    assert event.elapsed_time(event) == 0
+
+
+def test_a_timed_step_is_the_same_step_each_time():
+    x = torch.rand(8, 8).to(D)
+    counts = []
+    for _ in range(6):
+        first, last = (torch.Event(device=D, enable_timing=True) for _ in range(2))
+        first.record()
+        x = (x @ x).softmax(1)
+        last.record()
+        last.synchronize()
+        assert first.elapsed_time(last) >= 0
+        counts.append(lazyt.metrics.counter_value("UncachedCompile"))
+    assert counts[-1] == 1 and lazyt.metrics.counter_value("FlushTimedEvent") == 6
+
+
+def test_an_event_without_timing_cuts_nothing_and_measures_nothing():
+    y = torch.ones(3).to(D) + 1
+    first, last = torch.Event(device=D), torch.Event(device=D)
+    first.record()
+    last.record()
+    assert lazyt._C.is_pending(y)
+    with pytest.raises(ValueError, match="enable_timing"):
+        first.elapsed_time(last)
+    with pytest.raises(ValueError, match="must be recorded"):
+        torch.Event(device=D, enable_timing=True).elapsed_time(torch.Event(device=D, enable_timing=True))
 
 
 def test_memory_is_asked_for_as_on_other_accelerators():

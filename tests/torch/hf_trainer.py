@@ -56,5 +56,8 @@ result = {name: [row[name] for row in log if name in row] for name in ("loss", "
 result["device"] = next(trainer.model.parameters()).device.type
 if device == "lazyt":
     result["host"] = sorted(lazyt.metrics.fallbacks())
+    scaler = trainer.accelerator.scaler
+    weight = next(trainer.model.parameters())
+    result["precision"] = [trainer.accelerator.mixed_precision, str(weight.dtype), scaler is not None]
     result["compiled"] = lazyt.metrics.counter_value("UncachedCompile")
 print(json.dumps(result))

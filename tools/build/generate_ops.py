@@ -21,7 +21,7 @@ PROMOTE = {
 }
 FIELDS = {
     "number", "name", "overload", "version", "schema", "promote", "promote_args", "static_scalars",
-    "random", "rule", "decomposition",
+    "moving", "random", "rule", "decomposition",
 }  # fmt: skip
 # Integer arguments of these names count dims of an operand.
 AXIS_NAMES = {"dim", "dims", "dim0", "dim1", "dim2"}
@@ -49,6 +49,7 @@ class Op:
     promote: str = "none"
     promote_args: list[str] = field(default_factory=list)
     static_scalars: list[str] = field(default_factory=list)
+    moving: list[str] = field(default_factory=list)
     random: bool = False
     rule: str = ""
     decomposition: str = ""
@@ -125,7 +126,10 @@ def check_table(ops: list[Op]):
         types = {a.name: a.type for a in op.arguments}
         op.mask(op.promote_args)
         op.mask(op.static_scalars)
-        for name in op.static_scalars:
+        op.mask(op.moving)
+        if both := set(op.static_scalars) & set(op.moving):
+            raise BadTable(f"{op.full_name}: {', '.join(both)} is static or moves")
+        for name in [*op.static_scalars, *op.moving]:
             if not types[name].startswith(("Scalar", "float")):
                 raise BadTable(f"{op.full_name}: {name} is no number but {types[name]}")
         if op.random and (not op.rule or types.get("seed") != "int" or types.get("offset") != "int"):
@@ -168,7 +172,7 @@ def registry(ops: list[Op]) -> str:
             c_string(op.name), c_string(op.overload), c_string(op.schema), op.number, op.version,
             f"Promote::{PROMOTE[op.promote]}", "true" if op.random else "false", len(op.arguments),
             op.result_count, hex(op.mask(op.promote_args)), hex(op.mask(op.static_scalars)),
-            hex(op.mask(axes)), c_string(op.decomposition),
+            hex(op.mask(op.moving)), hex(op.mask(axes)), c_string(op.decomposition),
         ]  # fmt: skip
         lines.append("{" + ", ".join(str(item) for item in row) + "},")
     return "\n".join(lines) + "\n"

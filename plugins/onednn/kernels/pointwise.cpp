@@ -125,6 +125,7 @@ Reg div_mode(const Context& c) {
 }
 Reg pow_scalar(const Context& c) {
   const Reg a = c.in(0, c.type());
+  if (c.arg(1).kind == LAZYT_ARG_VALUE) return c.k.op(Op::kPow, a, c.in(1, c.type()));
   const double e = c.constant(1);
   if (e == 2) return c.k.op(Op::kMul, a, a);
   if (e == 1) return a;

@@ -7,13 +7,14 @@
 
 Both take a device from a list that lazyt is not in. ACCELERATE_TORCH_DEVICE is the hook they offer, and
 chooses the device. What it does not reach is wrapped: transformers' question whether the device knows
-bfloat16, and the random state that checkpoints keep. Mixed precision means bf16: for a device outside its
-list accelerate refuses fp16 by name.
+bfloat16, accelerate's refusal of fp16 on devices that it does not name (bf16=True is the better choice where
+nothing asks for fp16), and the random state that checkpoints keep.
 """
 
 import functools
 import importlib
 import importlib.util
+import inspect
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -43,6 +44,7 @@ def enable() -> None:
     if _enabled:
         return
     _enabled = True
+    _allow_float16()
     _keep_random_state_of_accelerate()
     if importlib.util.find_spec("transformers") is not None:
         transformers = importlib.import_module("transformers")
@@ -63,6 +65,39 @@ class RandomState:
 def _wrap(owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
     original = getattr(owner, name)
     setattr(owner, name, functools.wraps(original)(make(original)))
+
+
+def _allow_float16() -> None:
+    """An Accelerator for fp16 is made as one for bf16, which is then told its precision and given its scaler."""
+    shared = importlib.import_module("accelerate.state").AcceleratorState._shared_state
+
+    def allowing(original: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(original)
+
+        def init(self: Any, *args: Any, **kwargs: Any) -> None:
+            call = signature.bind(self, *args, **kwargs)
+            known = shared.get("_mixed_precision")
+            wanted = (
+                call.arguments.get("mixed_precision") or known or os.environ.get("ACCELERATE_MIXED_PRECISION")
+            )
+            ours = os.environ.get("ACCELERATE_TORCH_DEVICE") == "lazyt" and not call.arguments.get("cpu")
+            if not ours or str(wanted) != "fp16" or known not in (None, "fp16"):
+                return original(self, *args, **kwargs)
+            call.arguments["mixed_precision"] = "bf16"
+            if known:
+                shared["_mixed_precision"] = "bf16"
+            try:
+                original(*call.args, **call.kwargs)
+                self.scaler = torch.amp.GradScaler(
+                    "lazyt", **(self.scaler_handler.to_kwargs() if self.scaler_handler else {})
+                )
+            finally:
+                if shared:
+                    shared["_mixed_precision"] = "fp16"
+
+        return init
+
+    _wrap(importlib.import_module("accelerate").Accelerator, "__init__", allowing)
 
 
 def _keep_random_state_of_accelerate() -> None:

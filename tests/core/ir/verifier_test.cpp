@@ -54,7 +54,7 @@ TEST(Verifier, RefusesMissingResults) {
 }
 TEST(Verifier, RefusesHostScalarsWhereANumberChoosesTheKernel) {
   expect_has(refusal("program(%0: f32[1], %1: host weak f64) {"
-                     " %2 = aten::pow.Tensor_Scalar(%0, %1) : f32[1] return %2 }"),
+                     " %2 = aten::norm.Scalar(%0, %1) : f32[] return %2 }"),
              "must be a number");
 }
 TEST(Verifier, WantsSeedAndOffsetAsHostScalars) {

@@ -92,7 +92,7 @@ void Builder::run() {
   }
   for (uint32_t i = 0; i < program.outputs().size(); ++i) {
     const lazyt_output_t& output = program.outputs()[i];
-    exe_.outputs.push_back({program.span_bytes(value(output.value))});
+    exe_.outputs.push_back({program.span_bytes(value(output.value)), output.donor});
     output_storages_.push_back(add_storage({Piece::kOutput, i, 0}, exe_.outputs.back().size_bytes));
     donors_[i] = output.donor;
     if (output_of_[output.value] == LAZYT_NONE && tensors_[output.value].dtype == LAZYT_DTYPE_INVALID)
@@ -292,19 +292,31 @@ void Builder::finish_outputs() {
     if (!lives_[output].written() || lives_[donors_[i]].last_read <= lives_[output].first_write - 1) continue;
     const uint32_t v = program.outputs()[i].value;
     const Tensor beside{output, dtype(v), {0, dims(v), program.strides(value(v))}};
-    exe_.storages[output] = {Piece::kArena, 0, 0};
+    exe_.storages[output] = {Piece::kBeside, i, 0};
     Tensor target = beside;
     target.storage = add_storage({Piece::kOutput, i, 0}, bytes_[output]);
     late.emplace_back(beside, target);
   }
-  for (const auto& [from, to] : late) copy(from, to);
+  for (const auto& [from, to] : late)
+    add("copy to a donor", {from.storage}, {to.storage}, [from, to, bytes = bytes_[to.storage]](const Frame& frame) {
+      const std::byte* src = frame.at<std::byte>(from);
+      std::byte* dst = frame.at<std::byte>(to);
+      if (src != dst) std::memcpy(dst, src, bytes);
+    });
+}
+
+// Storages of other sizes cannot be given the same donor.
+bool Builder::may_lie_on(const Tensor& in, const Tensor& out, const std::vector<StorageId>& others) const {
+  return in.dtype == out.dtype && in.layout.offset == out.layout.offset && in.dims() == out.dims() &&
+         same_strides(in.dims(), in.strides(), out.strides()) &&
+         std::none_of(others.begin(), others.end(), [&](StorageId s) { return bytes_[s] == bytes_[out.storage]; });
 }
 
 void Builder::plan() {
   std::vector<toolkit::Interval> intervals;
   std::vector<StorageId> ids;
   for (StorageId s = 0; s < exe_.storages.size(); ++s) {
-    if (exe_.storages[s].kind != Piece::kArena || !lives_[s].written()) continue;
+    if ((exe_.storages[s].kind != Piece::kArena && exe_.storages[s].kind != Piece::kBeside) || !lives_[s].written()) continue;
     intervals.push_back({lives_[s].first_write / 2, std::max(lives_[s].last_write, lives_[s].last_read) / 2, bytes_[s]});
     ids.push_back(s);
   }

@@ -93,6 +93,7 @@ struct InputSpec {
 };
 struct OutputSpec {
   uint64_t size_bytes = 0;
+  uint32_t donor = LAZYT_NONE;  // the input on whose bytes it may lie
 };
 
 struct Executable {
@@ -107,7 +108,8 @@ struct Executable {
   std::vector<std::string> nodes;    // what errors call them
   // Storages: inputs, then outputs, then constants, then pieces of the arena.
   struct Piece {
-    enum Kind : uint8_t { kInput, kOutput, kConstant, kKept, kArena } kind;
+    // kBeside: the output, or a piece of the arena in runs where the output lies on its donor.
+    enum Kind : uint8_t { kInput, kOutput, kConstant, kKept, kArena, kBeside } kind;
     uint32_t index;   // of the input, output
     uint64_t offset;  // in `constants`, in `kept` or in the arena
   };
@@ -193,6 +195,16 @@ class Builder {
   void add(std::string name, const std::vector<StorageId>& reads, const std::vector<StorageId>& writes, F f) {
     add(std::make_unique<FunctionStep<F>>(std::move(name), std::move(f)), reads, writes);
   }
+  // For a kernel that is done with an element, and with all elements of its row or channel, before it writes the same
+  // element: `like` lists operands whose bytes `out` may take, if they lie as it does.
+  template <class F>
+  void add(std::string name, const std::vector<StorageId>& reads, const Tensor& out, const std::vector<Tensor>& like,
+           std::vector<StorageId> writes, F f) {
+    std::vector<StorageId> beside = reads, in_place;
+    for (const Tensor& t : like) (may_lie_on(t, out, writes) ? in_place : beside).push_back(t.storage);
+    writes.push_back(out.storage);
+    add(std::make_unique<FunctionStep<F>>(std::move(name), std::move(f)), beside, writes, in_place);
+  }
 
  private:
   // Times: twice the step, plus one for what may come after a write of the same step.
@@ -206,6 +218,7 @@ class Builder {
     }
   };
 
+  bool may_lie_on(const Tensor& in, const Tensor& out, const std::vector<StorageId>& others) const;
   void lower(const toolkit::Unit& unit);
   void lower_view(const lazyt_node_t& node);
   StorageId add_storage(Executable::Piece piece, uint64_t bytes);

@@ -103,6 +103,11 @@ void run(const Executable& exe, const lazyt_execute_args_t& args) {
       case Kind::kConstant: storages[i] = exe.constants.data() + piece.offset; break;
       case Kind::kKept: storages[i] = exe.kept.data() + piece.offset; break;
       case Kind::kArena: storages[i] = arena.data() + piece.offset; break;
+      case Kind::kBeside:
+        storages[i] = args.outputs[piece.index] == inputs[exe.outputs[piece.index].donor].buffer
+                          ? arena.data() + piece.offset
+                          : bytes_of(args.outputs[piece.index], exe.outputs[piece.index].size_bytes, "output", piece.index);
+        break;
     }
   }
   const Frame frame{storages.data(), args.inputs, args.input_stride, thread_count()};

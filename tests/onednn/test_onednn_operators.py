@@ -294,3 +294,42 @@ def test_packed_weights_follow_their_tensor():
         lazy.weight.data = other.weight.detach().to(DEVICE)
         conv.weight.data = other.weight.detach().clone()
         torch.testing.assert_close(lazy(y).cpu(), conv(x), rtol=1e-4, atol=1e-4)
+
+
+# A value that nobody else holds gives its memory to the result: each kernel must have read what it overwrites.
+KEPT = torch.linspace(-1, 1, 12 * 6 * 6).reshape(1, 12, 6, 6)
+IN_PLACE = {
+    "softmax": lambda x: x.softmax(1),
+    "softmax of columns": lambda x: x.softmax(0),
+    "log_softmax": lambda x: x.log_softmax(-1),
+    "layer_norm": lambda x: F.layer_norm(x, x.shape[1:]) * 1.5,
+    "group_norm": lambda x: F.group_norm(x, 3),
+    "batch_norm": lambda x: F.batch_norm(x, None, None, training=True),
+    "cumsum": lambda x: x.cumsum(1) / 4,
+    "flip": lambda x: x.flip(1),
+    "roll": lambda x: x.roll(3, 1),
+    "matmul": lambda x: x @ x.new_full((6, 6), 0.3),
+    "sort": lambda x: x.sort(1, descending=True)[0],
+    "max pool": lambda x: F.max_pool2d(x, 3, 1, 1),
+    "gather": lambda x: x.gather(1, x.argsort(1)),
+    "index_add": lambda x: x.index_add(1, torch.tensor([0, 0, 3], device=x.device), x[:, :3]),
+    "index_put": lambda x: x.index_put((torch.tensor([0], device=x.device), torch.tensor([5], device=x.device)), x[0, 2]),
+    "scatter": lambda x: x.scatter(1, (x > 0).long(), x),
+    "softmax's gradient": lambda x: torch.ops.aten._softmax_backward_data(x, x, 1, torch.float32) * 20,
+    "layer_norm's gradient": lambda x: torch.ops.aten.native_layer_norm_backward(
+        x, x.clone(), x.shape[1:], x.new_zeros(1, 1, 1, 1), x.new_ones(1, 1, 1, 1), x.new_ones(12, 6, 6), None, [True, True, False]
+    )[0]
+    / 4,
+}
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_results_may_lie_on_operands(name, layout):
+    function = IN_PLACE[name]
+    want, got = KEPT.contiguous(memory_format=layout), KEPT.to(DEVICE).contiguous(memory_format=layout)
+    for _ in range(4):
+        want = function(want)
+        got = function(got)
+        lazyt.mark_step()
+    torch.testing.assert_close(got.cpu(), want, rtol=1e-4, atol=1e-5)

@@ -108,7 +108,7 @@ void lower_row_norm(Builder& b, const lazyt_node_t& node) {
   with_floating(in.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     using C = Compute<T>;
-    b.add(kRms ? "rms_norm" : "layer_norm", storages(in, weight, bias), storages(out, mean, rstd),
+    b.add(kRms ? "rms_norm" : "layer_norm", storages(weight, bias), out, {in}, storages(mean, rstd),
           [=](const Frame& frame) {
             const RowKernels<T>& kernels = rows().of<T>();
             const T* x = frame.at<T>(in);
@@ -149,8 +149,8 @@ void lower_row_norm_backward(Builder& b, const lazyt_node_t& node) {
   with_floating(in.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     using C = Compute<T>;
-    b.add(kRms ? "rms_norm_backward" : "layer_norm_backward", storages(grad, in, mean, rstd, weight),
-          storages(grad_in, grad_weight, grad_bias, partial), [=](const Frame& frame) {
+    b.add(kRms ? "rms_norm_backward" : "layer_norm_backward", storages(mean, rstd, weight),
+          grad_in, {grad, in}, storages(grad_weight, grad_bias, partial), [=](const Frame& frame) {
             const RowKernels<T>& kernels = rows().of<T>();
             const T *g = frame.at<T>(grad), *x = frame.at<T>(in);
             T* gi = frame.at<T>(grad_in);
@@ -163,6 +163,7 @@ void lower_row_norm_backward(Builder& b, const lazyt_node_t& node) {
                 for (int64_t i = m * p / pieces; i < m * (p + 1) / pieces; ++i) {
                   const T *gr = g + i * n, *xr = x + i * n;
                   const C mean_i = mu ? mu[i] : C(0), r_i = r[i];
+                  if (wants_weights) kernels.backward_weights(gw, gb, gr, xr, n, mean_i, r_i);
                   if (wants_in) {
                     double s[2];
                     kernels.backward_sums(s, gr, xr, n, mean_i, w);
@@ -170,7 +171,6 @@ void lower_row_norm_backward(Builder& b, const lazyt_node_t& node) {
                     kernels.backward(gi + i * n, gr, xr, n, mean_i, w, r_i, static_cast<C>(-rd * rd * rd * s[1] / count),
                                      kRms ? C(0) : static_cast<C>(-rd * s[0] / count));
                   }
-                  if (wants_weights) kernels.backward_weights(gw, gb, gr, xr, n, mean_i, r_i);
                 }
               }
             });
@@ -300,7 +300,7 @@ void lower_group_norm(Builder& b, const lazyt_node_t& node) {
   with_floating(in.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     using C = Compute<T>;
-    b.add("group_norm", storages(in, weight, bias), storages(out, mean, rstd, sums, parts, scratch_mean), [=](const Frame& frame) {
+    b.add("group_norm", storages(weight, bias), out, {in}, storages(mean, rstd, sums, parts, scratch_mean), [=](const Frame& frame) {
       const RowKernels<T>& kernels = rows().of<T>();
       const T* x = frame.at<T>(in);
       T* y = frame.at<T>(out);
@@ -422,7 +422,7 @@ void lower_group_norm_backward(Builder& b, const lazyt_node_t& node) {
   with_floating(in.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     using C = Compute<T>;
-    b.add("group_norm_backward", storages(grad, in, mean, rstd, weight), storages(grad_in, grad_weight, grad_bias, numbers, parts),
+    b.add("group_norm_backward", storages(mean, rstd, weight), grad_in, {grad, in}, storages(grad_weight, grad_bias, numbers, parts),
           [=](const Frame& frame) {
             const T *g = frame.at<T>(grad), *x = frame.at<T>(in);
             const C *mu = mean.template at<C>(frame), *r = rstd.template at<C>(frame), *w = weight.template at<C>(frame);
@@ -493,11 +493,11 @@ void lower_batch_norm(Builder& b, const lazyt_node_t& node) {
   const lazyt_dtype_t compute = compute_dtype(in.dtype);
   const Tensor sums = b.scratch(compute, {slab.n, slab.c}), parts = b.scratch(compute, {slab.n * slab.pieces(), slab.c});
   const Tensor scales = b.scratch(compute, {3, slab.c});
-  const auto writes = storages(out, mean, invstd, new_mean, new_var, sums, parts, scales);
+  const auto writes = storages(mean, invstd, new_mean, new_var, sums, parts, scales);
   with_floating(in.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     using C = Compute<T>;
-    b.add("batch_norm", storages(in, weight, bias, running_mean, running_var), writes, [=](const Frame& frame) {
+    b.add("batch_norm", storages(weight, bias, running_mean, running_var), out, {in}, writes, [=](const Frame& frame) {
       const RowKernels<T>& kernels = rows().of<T>();
       const T* x = frame.at<T>(in);
       T* y = frame.at<T>(out);
@@ -563,7 +563,7 @@ void lower_batch_norm_backward(Builder& b, const lazyt_node_t& node) {
   with_floating(in.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     using C = Compute<T>;
-    b.add("batch_norm_backward", storages(grad, in, weight, mean, spread), storages(grad_in, grad_weight, grad_bias, numbers, parts),
+    b.add("batch_norm_backward", storages(weight, mean, spread), grad_in, {grad, in}, storages(grad_weight, grad_bias, numbers, parts),
           [=](const Frame& frame) {
             const T *g = frame.at<T>(grad), *x = frame.at<T>(in);
             const C *mu = mean.template at<C>(frame), *sp = spread.template at<C>(frame), *w = weight.template at<C>(frame);

@@ -59,7 +59,7 @@ void lower_softmax(Builder& b, const lazyt_node_t& node) {
   }
   with_floating(out.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    b.add(kLog ? "log_softmax" : "softmax", {in.storage}, {out.storage}, [=](const Frame& frame) {
+    b.add(kLog ? "log_softmax" : "softmax", {}, out, {in}, {}, [=](const Frame& frame) {
       const RowKernels<T>& kernels = rows().of<T>();
       const T* x = frame.at<T>(in);
       T* y = frame.at<T>(out);
@@ -90,7 +90,7 @@ void lower_softmax_backward(Builder& b, const lazyt_node_t& node) {
   }
   with_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    b.add(kLog ? "log_softmax_backward" : "softmax_backward", {grad.storage, y.storage}, {out.storage}, [=](const Frame& frame) {
+    b.add(kLog ? "log_softmax_backward" : "softmax_backward", {}, out, {grad, y}, {}, [=](const Frame& frame) {
       const RowKernels<T>& kernels = rows().of<T>();
       const T *g = frame.at<T>(grad), *o = frame.at<T>(y);
       T* gi = frame.at<T>(out);
@@ -333,7 +333,7 @@ void lower_running(Builder& b, const lazyt_node_t& node) {
     if constexpr (!std::is_same_v<T, bool> && (!kExactType || kIsFloat<T>)) {
       // Unsigned arithmetic wraps as PyTorch's integers do.
       using A = std::conditional_t<kExactType, Compute<T>, std::conditional_t<kIsFloat<T>, double, uint64_t>>;
-      b.add("running", {in.storage}, {out.storage}, [=](const Frame& frame) {
+      b.add("running", {}, out, {in}, {}, [=](const Frame& frame) {
         const T* x = frame.at<T>(in);
         T* y = frame.at<T>(out);
         for_lines(frame, lines, 1, [&](const auto& at, int64_t) {

@@ -1,5 +1,7 @@
 #include "tile_code.h"
 
+#include <algorithm>
+
 namespace lazyt::onednn::tile {
 namespace {
 
@@ -248,6 +250,11 @@ class Compiler {
 
 }  // namespace
 
-std::optional<Code> compile(const Source& source) { return Compiler(source).run(); }
+std::optional<Code> compile(const Source& source) {
+  // Bytes alone are faster as bytes.
+  const auto& registers = source.registers;
+  if (std::none_of(registers.begin(), registers.end(), [](const auto& r) { return r.type == vm::Type::kF32; })) return std::nullopt;
+  return Compiler(source).run();
+}
 
 }  // namespace lazyt::onednn::tile

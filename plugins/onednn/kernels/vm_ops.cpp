@@ -1,5 +1,5 @@
 // Compiled once for each instruction set, with LAZYT_VM_TABLE naming the table that it defines. Plain loops that
-// the compiler turns into vector code: no intrinsics, one source for all.
+// the compiler turns into vector code: one source for all, with intrinsics for f16 only.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -7,7 +7,12 @@
 #include <limits>
 #include <type_traits>
 
+#ifdef __F16C__
+#include <immintrin.h>
+#endif
+
 #include "floats.h"
+#include "vector_math.h"
 #include "vm.h"
 #include "vm_math.h"
 
@@ -28,6 +33,18 @@ T wrapping(T a, T b, F f) {
     return static_cast<T>(f(static_cast<Unsigned<T>>(a), static_cast<Unsigned<T>>(b)));
 }
 
+// From mod = fmod(a, b).
+template <class T>
+T divided_floor(T a, T b, T mod) {
+  const T even = (a - mod) / b, div = mod != 0 && (b < 0) != (mod < 0) ? even - T(1) : even;
+  const T floored = std::floor(div), rounded = div - floored > T(0.5) ? floored + T(1) : floored;
+  return b == 0 ? a / b : div == 0 ? std::copysign(T(0), a / b) : rounded;
+}
+template <class T>
+T remainder_of(T b, T mod) {
+  return mod != 0 && (b < 0) != (mod < 0) ? mod + b : mod;
+}
+
 template <Op op, class T>
 T binary(T a, T b) {
   if constexpr (op == Op::kAdd) return wrapping(a, b, [](auto x, auto y) { return x + y; });
@@ -40,12 +57,7 @@ T binary(T a, T b) {
   }
   if constexpr (op == Op::kDivFloor) {
     if constexpr (kFloating<T>) {  // as PyTorch's div_floor_floating
-      if (b == 0) return a / b;
-      T mod = std::fmod(a, b), div = (a - mod) / b;
-      if (mod != 0 && (b < 0) != (mod < 0)) div -= T(1);
-      if (div == 0) return std::copysign(T(0), a / b);
-      T floored = std::floor(div);
-      return div - floored > T(0.5) ? floored + T(1) : floored;
+      return divided_floor(a, b, std::fmod(a, b));
     } else {
       if (b == 0) return T(0);
       if (std::is_signed_v<T> && b == T(-1)) return wrapping(T(0), a, [](auto x, auto y) { return x - y; });
@@ -59,8 +71,7 @@ T binary(T a, T b) {
   }
   if constexpr (op == Op::kRemainder) {
     if constexpr (kFloating<T>) {
-      T mod = std::fmod(a, b);
-      return mod != 0 && (b < 0) != (mod < 0) ? mod + b : mod;
+      return remainder_of(b, std::fmod(a, b));
     } else {
       if (b == 0 || (std::is_signed_v<T> && b == T(-1))) return T(0);
       T r = static_cast<T>(a % b);
@@ -128,10 +139,7 @@ T unary(T a) {
     if constexpr (kFloating<T>) return a != a ? T(0) : static_cast<T>((a > 0) - (a < 0));
     return static_cast<T>((a > 0) - (a < 0));
   }
-  if constexpr (op == Op::kNot) {
-    if constexpr (std::is_same_v<T, bool>) return !a;
-    if constexpr (!kFloating<T> && !std::is_same_v<T, bool>) return static_cast<T>(~a);
-  }
+  if constexpr (op == Op::kNot && !kFloating<T>) return static_cast<T>(~a);
   if constexpr (kFloating<T>) {
     if constexpr (op == Op::kFloor) return std::floor(a);
     if constexpr (op == Op::kCeil) return std::ceil(a);
@@ -189,6 +197,133 @@ void run_unary(void* out, const void* pa, const void*, const void*, int n) {
 #pragma GCC ivdep
   for (int i = 0; i < n; ++i) o[i] = unary<op, T>(a[i]);
 }
+// fmod and what follows from it. The rounded quotient is at most 1 too large; below 2^digits it is exact as an integer, and
+// so is a - q * b in one rounding. The few others go to the C library.
+template <Op op, class T>
+void run_divided(void* out, const void* pa, const void* pb, const void*, int n) {
+  auto* o = static_cast<T*>(out);
+  auto *a = static_cast<const T*>(pa), *b = static_cast<const T*>(pb);
+  constexpr T kExact = sizeof(T) == 4 ? T(1 << 22) : T(UINT64_C(1) << 51);
+  alignas(64) T mod[kBlock];
+  int hard = 0;
+#pragma GCC ivdep
+  for (int i = 0; i < n; ++i) {
+    const T q = std::trunc(a[i] / b[i]), r = std::fma(-q, b[i], a[i]);
+    const T one_less = r + std::copysign(b[i], a[i]);
+    mod[i] = std::copysign(r != 0 && (r < 0) != (a[i] < 0) ? one_less : r, a[i]);
+    hard += !(std::fabs(q) < kExact && std::fabs(b[i]) < std::numeric_limits<T>::infinity());
+  }
+  if (hard)
+    for (int i = 0; i < n; ++i)
+      if (!(std::fabs(a[i] / b[i]) < kExact && std::fabs(b[i]) < std::numeric_limits<T>::infinity())) mod[i] = std::fmod(a[i], b[i]);
+#pragma GCC ivdep
+  for (int i = 0; i < n; ++i) {
+    if constexpr (op == Op::kFmod) o[i] = mod[i];
+    if constexpr (op == Op::kRemainder) o[i] = remainder_of(b[i], mod[i]);
+    if constexpr (op == Op::kDivFloor) o[i] = divided_floor(a[i], b[i], mod[i]);
+  }
+}
+
+// By a function of the C library on whole vectors.
+template <Op op, class T>
+UnaryVector<T> unary_vector = nullptr;
+template <Op op, class T>
+BinaryVector<T> binary_vector = nullptr;
+
+// Arguments for which the library goes element by element, though the answer is known.
+template <Op op, class T>
+constexpr bool kHasEdges = op == Op::kLog || op == Op::kLog2 || op == Op::kLog10 || op == Op::kAcosh || op == Op::kAtanh;
+template <Op op, class T>
+bool at_edge(T x) {
+  if constexpr (op == Op::kAcosh) return !(x >= 1 && x < std::numeric_limits<T>::infinity());
+  if constexpr (op == Op::kAtanh) return !(std::fabs(x) < 1);
+  return !(x > 0 && x < std::numeric_limits<T>::infinity());
+}
+template <Op op, class T>
+T value_at_edge(T x) {
+  constexpr T kInf = std::numeric_limits<T>::infinity(), kNan = std::numeric_limits<T>::quiet_NaN();
+  if constexpr (op == Op::kAcosh) return x == kInf ? kInf : kNan;
+  if constexpr (op == Op::kAtanh) return std::fabs(x) == 1 ? std::copysign(kInf, x) : kNan;
+  return x == kInf ? kInf : x == 0 ? -kInf : kNan;
+}
+
+template <Op op, class T>
+void run_unary_vector(void* out, const void* pa, const void*, const void*, int n) {
+  using V = typename Vector<T>::type;
+  constexpr int kLanes = Vector<T>::lanes;
+  auto* o = static_cast<T*>(out);
+  auto* a = static_cast<const T*>(pa);
+  for (int i = 0; i < n; i += kLanes) {
+    const int m = std::min(kLanes, n - i);
+    alignas(kVectorBytes) T x[kLanes] = {}, y[kLanes];
+    std::memcpy(x, a + i, sizeof(T) * static_cast<size_t>(m));
+    if constexpr (kHasEdges<op, T>) {
+      for (int j = 0; j < kLanes; ++j) y[j] = at_edge<op>(x[j]) ? (op == Op::kAtanh ? T(0) : T(1)) : x[j];
+    } else {
+      std::memcpy(y, x, sizeof y);
+    }
+    V v;
+    std::memcpy(&v, y, sizeof v);
+    v = unary_vector<op, T>(v);
+    std::memcpy(y, &v, sizeof v);
+    if constexpr (kHasEdges<op, T>)
+      for (int j = 0; j < kLanes; ++j) y[j] = at_edge<op>(x[j]) ? value_at_edge<op>(x[j]) : y[j];
+    std::memcpy(o + i, y, sizeof(T) * static_cast<size_t>(m));
+  }
+}
+template <Op op, class T>
+void run_binary_vector(void* out, const void* pa, const void* pb, const void*, int n) {
+  using V = typename Vector<T>::type;
+  constexpr int kLanes = Vector<T>::lanes;
+  auto* o = static_cast<T*>(out);
+  auto *a = static_cast<const T*>(pa), *b = static_cast<const T*>(pb);
+  V x{}, y{};
+  for (int i = 0; i < n; i += kLanes) {
+    const size_t bytes = sizeof(T) * static_cast<size_t>(std::min(kLanes, n - i));
+    std::memcpy(&x, a + i, bytes);
+    std::memcpy(&y, b + i, bytes);
+    x = binary_vector<op, T>(x, y);
+    std::memcpy(o + i, &x, bytes);
+  }
+}
+// Exponents that PyTorch computes exactly, if they are all the same; else by the library.
+template <class T>
+void run_pow(void* out, const void* pa, const void* pb, const void* pc, int n) {
+  auto* o = static_cast<T*>(out);
+  auto *a = static_cast<const T*>(pa), *b = static_cast<const T*>(pb);
+  const T e = b[0];
+  const bool exact = e == 2 || e == 3 || e == T(0.5) || e == 1 || e == -1;
+  if (!exact || !std::all_of(b, b + n, [e](T x) { return x == e; })) {
+    // A negative base with a fraction in the exponent is NaN, which the library finds out element by element.
+    alignas(64) T base[kBlock];
+    int wrong = 0;
+#pragma GCC ivdep
+    for (int i = 0; i < n; ++i) {
+      const bool is_nan = a[i] < 0 && a[i] != -std::numeric_limits<T>::infinity() && std::trunc(b[i]) != b[i];
+      base[i] = is_nan ? T(1) : a[i];
+      wrong += is_nan;
+    }
+    alignas(64) T result[kBlock];
+    run_binary_vector<Op::kPow, T>(wrong ? result : o, base, pb, pc, n);
+    if (wrong)
+      for (int i = 0; i < n; ++i)
+        o[i] = a[i] < 0 && a[i] != -std::numeric_limits<T>::infinity() && std::trunc(b[i]) != b[i] ? std::numeric_limits<T>::quiet_NaN() : result[i];
+    return;
+  }
+#pragma GCC ivdep
+  for (int i = 0; i < n; ++i) {
+    const T x = a[i];
+    o[i] = e == 2 ? x * x : e == 3 ? x * x * x : e == 1 ? x : e == -1 ? 1 / x : x == -std::numeric_limits<T>::infinity() ? -x : std::sqrt(x + 0);
+  }
+}
+
+// Of bools.
+void run_not(void* out, const void* pa, const void*, const void*, int n) {
+  auto* o = static_cast<uint8_t*>(out);
+  auto* a = static_cast<const uint8_t*>(pa);
+#pragma GCC ivdep
+  for (int i = 0; i < n; ++i) o[i] = a[i] ^ 1;
+}
 template <class T>
 void run_is_nan(void* out, const void* pa, const void*, const void*, int n) {
   auto* o = static_cast<uint8_t*>(out);
@@ -224,14 +359,18 @@ void run_fma(void* out, const void* pa, const void* pb, const void* pc, int n) {
   }
 }
 
+// Bools as bytes of 0 or 1: the compiler makes no vectors of bool.
+template <class T>
+using Stored = std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>;
+
 template <class From, class To>
 void run_cast(void* out, const void* in, int n) {
-  auto* o = static_cast<To*>(out);
-  auto* a = static_cast<const From*>(in);
+  auto* o = static_cast<Stored<To>*>(out);
+  auto* a = static_cast<const Stored<From>*>(in);
 #pragma GCC ivdep
   for (int i = 0; i < n; ++i) {
     if constexpr (std::is_same_v<To, bool>)
-      o[i] = a[i] != From(0);
+      o[i] = a[i] != 0;
     else if constexpr (kFloating<From> && !kFloating<To> && sizeof(To) < 8)
       // What PyTorch's conversion gives on x86-64: through the register, then cut.
       o[i] = static_cast<To>(std::is_same_v<To, int32_t> ? math::to_int32(a[i]) : static_cast<int32_t>(math::to_int64(a[i])));
@@ -255,12 +394,21 @@ void store_bf16(void* out, const void* in, int n) {
 void load_f16(void* out, const void* in, int n) {
   auto* o = static_cast<float*>(out);
   auto* a = static_cast<const Half*>(in);
-  for (int i = 0; i < n; ++i) o[i] = a[i];
+  int i = 0;
+#ifdef __F16C__
+  for (; i + 8 <= n; i += 8) _mm256_storeu_ps(o + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(a + i))));
+#endif
+  for (; i < n; ++i) o[i] = a[i];
 }
 void store_f16(void* out, const void* in, int n) {
   auto* o = static_cast<Half*>(out);
   auto* a = static_cast<const float*>(in);
-  for (int i = 0; i < n; ++i) o[i] = Half(a[i]);
+  int i = 0;
+#ifdef __F16C__
+  for (; i + 8 <= n; i += 8)
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(o + i), _mm256_cvtps_ph(_mm256_loadu_ps(a + i), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+#endif
+  for (; i < n; ++i) o[i] = Half(a[i]);
 }
 
 // 16 sums side by side, each of at most kBlock / 16 elements, so that float loses little; double from then on.
@@ -337,27 +485,54 @@ void philox(uint64_t seed, uint64_t counter, uint32_t* words, int n) {
 
 constexpr int at(Op op) { return static_cast<int>(op); }
 
+// Of floats; what is not named here has vector code of its own in f32.
+template <class T>
+void fill_vector_functions(Table& t) {
+  constexpr int k = static_cast<int>(std::is_same_v<T, float> ? Type::kF32 : Type::kF64);
+#define UNARY(op, name) \
+  if ((unary_vector<Op::op, T> = vector_function<T, UnaryVector<T>>(name))) t.functions[at(Op::op)][k] = run_unary_vector<Op::op, T>;
+#define BINARY(op, name, run) \
+  if ((binary_vector<Op::op, T> = vector_function<T, BinaryVector<T>>(name))) t.functions[at(Op::op)][k] = run;
+  UNARY(kExp2, "exp2") UNARY(kLog2, "log2") UNARY(kLog10, "log10") UNARY(kSin, "sin") UNARY(kCos, "cos") UNARY(kTan, "tan")
+  UNARY(kAsin, "asin") UNARY(kAcos, "acos") UNARY(kAtan, "atan") UNARY(kSinh, "sinh") UNARY(kCosh, "cosh")
+  UNARY(kAsinh, "asinh") UNARY(kAcosh, "acosh") UNARY(kAtanh, "atanh") UNARY(kErfc, "erfc")
+  if constexpr (std::is_same_v<T, double>) {
+    UNARY(kExp, "exp") UNARY(kExpm1, "expm1") UNARY(kLog, "log") UNARY(kLog1p, "log1p") UNARY(kTanh, "tanh") UNARY(kErf, "erf")
+  }
+  BINARY(kPow, "pow", run_pow<T>)
+  BINARY(kAtan2, "atan2", (run_binary_vector<Op::kAtan2, T>))
+  BINARY(kHypot, "hypot", (run_binary_vector<Op::kHypot, T>))
+#undef UNARY
+#undef BINARY
+#ifdef __FMA__
+  t.functions[at(Op::kFmod)][k] = run_divided<Op::kFmod, T>;
+  t.functions[at(Op::kRemainder)][k] = run_divided<Op::kRemainder, T>;
+  t.functions[at(Op::kDivFloor)][k] = run_divided<Op::kDivFloor, T>;
+#endif
+}
+
 template <class T, Type type>
 void fill(Table& t) {
   constexpr int k = static_cast<int>(type);
   constexpr bool f = kFloating<T>, boolean = std::is_same_v<T, bool>;
 #define BINARY(op) t.functions[at(Op::op)][k] = run_binary<Op::op, T>;
-#define COMPARE(op) t.functions[at(Op::op)][k] = run_compare<Op::op, T>;
+#define COMPARE(op) t.functions[at(Op::op)][k] = run_compare<Op::op, Stored<T>>;
 #define UNARY(op) t.functions[at(Op::op)][k] = run_unary<Op::op, T>;
+#define BOOLEAN(op, as) t.functions[at(Op::op)][k] = run_binary<Op::as, uint8_t>;
   COMPARE(kEq) COMPARE(kNe) COMPARE(kLt) COMPARE(kLe) COMPARE(kGt) COMPARE(kGe)
-  UNARY(kMove) UNARY(kSign)
-  BINARY(kMax) BINARY(kMin)
-  t.functions[at(Op::kWhere)][k] = run_where<T>;
-  BINARY(kAdd) BINARY(kMul)
-  if constexpr (!boolean) {
+  t.functions[at(Op::kWhere)][k] = run_where<Stored<T>>;
+  if constexpr (boolean) {
+    BOOLEAN(kAdd, kOr) BOOLEAN(kMul, kAnd) BOOLEAN(kMax, kOr) BOOLEAN(kMin, kAnd) BOOLEAN(kAnd, kAnd) BOOLEAN(kOr, kOr) BOOLEAN(kXor, kXor)
+    t.functions[at(Op::kMove)][k] = t.functions[at(Op::kSign)][k] = run_unary<Op::kMove, uint8_t>;
+    t.functions[at(Op::kNot)][k] = run_not;
+  } else {
+    UNARY(kMove) UNARY(kSign)
+    BINARY(kMax) BINARY(kMin) BINARY(kAdd) BINARY(kMul)
     BINARY(kSub) BINARY(kDivTrunc) BINARY(kDivFloor) BINARY(kFmod) BINARY(kRemainder) BINARY(kFmax) BINARY(kFmin) BINARY(kPow)
     UNARY(kAbs) UNARY(kNeg)
     t.functions[at(Op::kFma)][k] = run_fma<T>;
   }
-  if constexpr (!f) {
-    BINARY(kAnd) BINARY(kOr) BINARY(kXor) UNARY(kNot)
-    if constexpr (!boolean) { BINARY(kShl) BINARY(kShr) }
-  }
+  if constexpr (!f && !boolean) { BINARY(kAnd) BINARY(kOr) BINARY(kXor) UNARY(kNot) BINARY(kShl) BINARY(kShr) }
   if constexpr (f) {
     BINARY(kDiv) BINARY(kAtan2) BINARY(kHypot) BINARY(kCopysign)
     UNARY(kFloor) UNARY(kCeil) UNARY(kRound) UNARY(kTrunc) UNARY(kSqrt) UNARY(kRsqrt) UNARY(kReciprocal) UNARY(kExp)
@@ -370,6 +545,7 @@ void fill(Table& t) {
 #undef BINARY
 #undef COMPARE
 #undef UNARY
+#undef BOOLEAN
   constexpr auto to = [](Type type2) { return static_cast<int>(type2); };
   t.casts[k][to(Type::kBool)] = run_cast<T, bool>;
   t.casts[k][to(Type::kU8)] = run_cast<T, uint8_t>;
@@ -392,6 +568,8 @@ Table make() {
   fill<int64_t, Type::kI64>(t);
   fill<float, Type::kF32>(t);
   fill<double, Type::kF64>(t);
+  fill_vector_functions<float>(t);
+  fill_vector_functions<double>(t);
   t.load_f16 = load_f16, t.store_f16 = store_f16, t.load_bf16 = load_bf16, t.store_bf16 = store_bf16;
   t.round_f16 = round_f16, t.round_bf16 = round_bf16;
   t.sum_f32 = sum_f32;

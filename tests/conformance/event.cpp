@@ -106,22 +106,27 @@ LAZYT_CASE(Event, ErrorsReachCallbacks, "EVT-4", "EVT-6") {
 LAZYT_CASE(Event, WaitWithoutTimeDoesNotBlock, "EVT-3") {
   Compiled program = work();
   MUST(program);
-  EventPtr event = last_of("EVT-3", program, 40);
-  MUST(event);
-  const bool before = ready("EVT-3", event) == 1;
-  const auto start = std::chrono::steady_clock::now();
-  const lazyt_code_t code = take_code(plugin().event->wait(event.get(), 0));
-  const auto took = std::chrono::steady_clock::now() - start;
-  const bool after = ready("EVT-3", event) == 1;
-  const double ms = std::chrono::duration<double, std::milli>(took).count();
-  if (before)
-    keeps("EVT-3", code == LAZYT_CODE_OK, "wait(0) of a ready event", "OK", fmt::format("code {}", code));
-  if (!after)
-    keeps("EVT-3", code == LAZYT_CODE_DEADLINE_EXCEEDED, "wait(0) of an event that is not ready",
-          "DEADLINE_EXCEEDED", fmt::format("code {}", code));
-  keeps("EVT-3", before || code != LAZYT_CODE_OK || ms < 25, "wait(0) of an event that was not ready",
-        "an answer at once", fmt::format("OK after {:.1f} ms", ms));
-  MUST(wait("EVT-3", "execute", event));
+  // More work each time, until the question comes while it runs. Plugins that work at once never get there.
+  bool asked_in_time = false;
+  for (int count = 40; count <= 640 && !asked_in_time; count *= 2) {
+    EventPtr event = last_of("EVT-3", program, count);
+    MUST(event);
+    const bool before = ready("EVT-3", event) == 1;
+    const auto start = std::chrono::steady_clock::now();
+    const lazyt_code_t code = take_code(plugin().event->wait(event.get(), 0));
+    const auto took = std::chrono::steady_clock::now() - start;
+    const bool after = ready("EVT-3", event) == 1;
+    const double ms = std::chrono::duration<double, std::milli>(took).count();
+    if (before)
+      keeps("EVT-3", code == LAZYT_CODE_OK, "wait(0) of a ready event", "OK", fmt::format("code {}", code));
+    if (!after)
+      keeps("EVT-3", code == LAZYT_CODE_DEADLINE_EXCEEDED, "wait(0) of an event that is not ready",
+            "DEADLINE_EXCEEDED", fmt::format("code {}", code));
+    keeps("EVT-3", before || code != LAZYT_CODE_OK || ms < 25, "wait(0) of an event that was not ready",
+          "an answer at once", fmt::format("OK after {:.1f} ms", ms));
+    asked_in_time = !before && (code != LAZYT_CODE_OK || ms >= 25);
+    MUST(wait("EVT-3", "execute", event));
+  }
 }
 
 LAZYT_CASE(Event, WaitEndsAtItsDeadline, "EVT-3") {

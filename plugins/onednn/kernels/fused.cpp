@@ -314,7 +314,7 @@ void FusedKernel::build(Builder& b, const std::vector<StorageId>& may_alias_inpu
     const Reduction& r = reductions_[k];
     const Type type = registers_[r.reg].type;
     step->reductions_.push_back({r.tensor, loops.strides[loads_.size() + stores_.size() + k], slot[r.reg],
-                                 reduce_functions(r.kind, type), r.divisor, r.root,
+                                 vm::table().totals[static_cast<int>(type)][static_cast<int>(r.kind)], r.divisor, r.root,
                                  r.kind == ReduceKind::kSum && type == Type::kF32});
     step->element_.push_back(vm::size_of(type));
     writes.push_back(r.tensor.storage);

@@ -9,11 +9,11 @@
 
 #include "../compile.h"
 #include "tile_code.h"
-#include "totals.h"
 #include "vm.h"
 
 namespace lazyt::onednn {
 
+using vm::ReduceKind;
 using Reg = uint16_t;
 inline constexpr Reg kNoReg = UINT16_MAX;
 

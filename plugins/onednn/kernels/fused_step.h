@@ -6,10 +6,13 @@
 
 #include "../compile.h"
 #include "tile_code.h"
-#include "totals.h"
 #include "vm.h"
 
 namespace lazyt::onednn {
+
+using vm::ReduceFunctions;
+using vm::ReduceKind;
+using vm::Total;
 
 // Pieces in which a long reduction is added up: fixed, so that results do not depend on the thread count.
 inline constexpr int64_t kPiece = 65536;

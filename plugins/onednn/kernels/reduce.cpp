@@ -98,9 +98,7 @@ void emit_reduction(const ProgramView& program, const lazyt_node_t& node, FusedK
     if (!vm::is_float(result)) throw plugin::Error(LAZYT_CODE_UNIMPLEMENTED, "a norm of integers");
     x = k.cast(x, result);
     if (p == 2) {
-      // Squares of f32 in f64: no overflow that the root would undo.
-      const Reg wide = k.cast(x, Type::kF64);
-      return k.reduce(k.op(Op::kMul, wide, wide), ReduceKind::kSum, out, 1, true);
+      return k.reduce(x, ReduceKind::kSquares, out, 1, true);  // in f64: no overflow that the root would undo
     }
     const Reg a = k.op(Op::kAbs, x);
     if (p == 1) return k.reduce(a, ReduceKind::kSum, out);
@@ -120,7 +118,7 @@ void emit_reduction(const ProgramView& program, const lazyt_node_t& node, FusedK
       return k.reduce(x, form.kind, out, form.mean ? length : 1);
     case ReduceKind::kAny:
     case ReduceKind::kAll:
-      return k.reduce(k.cast(x, Type::kBool), form.kind, out);
+      return k.reduce(x, form.kind, out);
     default:
       if (length == 0) throw plugin::Error(LAZYT_CODE_UNIMPLEMENTED, "the largest or smallest of nothing");
       return k.reduce(x, form.kind, out);

@@ -7,28 +7,24 @@
 #include <limits>
 #include <type_traits>
 
+#include "vm_math.h"
+
 #define INLINE __attribute__((always_inline)) inline
 
 namespace lazyt::onednn {
 namespace {
 
-#if defined(__AVX512F__)
-constexpr int kBytes = 64;
-#elif defined(__AVX__)
-constexpr int kBytes = 32;
-#else
-constexpr int kBytes = 16;
-#endif
+using vm::kVectorBytes;
 
 template <class E>
 struct VectorOf {
-  typedef E type __attribute__((vector_size(kBytes)));
+  typedef E type __attribute__((vector_size(kVectorBytes)));
 };
 template <class E>
 using Vec = typename VectorOf<E>::type;
 template <class C>
-constexpr int kWidth = kBytes / sizeof(C);
-typedef uint16_t Shorts __attribute__((vector_size(kBytes / 2)));  // as many as floats
+constexpr int kWidth = kVectorBytes / sizeof(C);
+typedef uint16_t Shorts __attribute__((vector_size(kVectorBytes / 2)));  // as many as floats
 
 template <class C>
 using Full = std::integral_constant<int, kWidth<C>>;
@@ -129,37 +125,17 @@ template <class C>
 INLINE Vec<C> max(Vec<C> a, Vec<C> b) {
   return a > b ? a : b;
 }
-template <class C>
-INLINE Vec<C> fma(Vec<C> a, Vec<C> b, Vec<C> c) {
+INLINE Vec<float> fma(Vec<float> a, Vec<float> b, Vec<float> c) { return vm::math::Lanes<Vec<float>>::fma(a, b, c); }
+INLINE Vec<double> fma(Vec<double> a, Vec<double> b, Vec<double> c) {
 #ifdef __FMA__
-  Vec<C> out;
-  for (int i = 0; i < kWidth<C>; ++i) out[i] = std::fma(a[i], b[i], c[i]);
-  return out;
+  for (int i = 0; i < kWidth<double>; ++i) a[i] = std::fma(a[i], b[i], c[i]);
+  return a;
 #else
   return a * b + c;
 #endif
 }
 
-// x + magic has the nearest integer in its low bits; 1 ulp.
-INLINE Vec<float> exp(Vec<float> x) {
-  x = x < -104.0f ? splat(-104.0f) : x;
-  x = x > 89.0f ? splat(89.0f) : x;
-  const float magic = 12582912.0f;  // 1.5 * 2^23
-  const Vec<float> t = x * 1.44269504088896341f + magic;
-  const Vec<float> n = t - magic;
-  Vec<float> r = x - n * 0.693359375f;
-  r = r - n * -2.12194440e-4f;
-  Vec<float> p = splat(1.9875691500e-4f);
-  p = p * r + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
-  p = p * r * r + r + 1.0f;
-  const Vec<int32_t> k = std::bit_cast<Vec<int32_t>>(t) - std::bit_cast<int32_t>(magic);
-  const Vec<int32_t> half = k >> 1;  // two factors: k reaches -150 and 128
-  return p * std::bit_cast<Vec<float>>((half + 127) << 23) * std::bit_cast<Vec<float>>((k - half + 127) << 23);
-}
+INLINE Vec<float> exp(Vec<float> x) { return vm::math::exp<Vec<float>>(x); }
 // Taylor to the 13th power on |r| <= ln 2 / 2; 1 ulp.
 INLINE Vec<double> exp(Vec<double> x) {
   x = x < -746.0 ? splat(-746.0) : x;
@@ -496,8 +472,8 @@ INLINE void gemm_block(int64_t k, C alpha, const C* a, int64_t lda, const C* b, 
 #pragma GCC unroll 8
     for (int r = 0; r < kM; ++r) {
       const Vec<C> x = splat(a[r * lda + p]);
-      sums[r][0] = fma<C>(x, b0, sums[r][0]);
-      sums[r][1] = fma<C>(x, b1, sums[r][1]);
+      sums[r][0] = fma(x, b0, sums[r][0]);
+      sums[r][1] = fma(x, b1, sums[r][1]);
     }
   }
 #pragma GCC unroll 8
@@ -523,7 +499,7 @@ INLINE void gemm_rows(int64_t n, int64_t k, C alpha, const C* a, int64_t lda, co
 template <class C>
 void gemm(int64_t m, int64_t n, int64_t k, C alpha, const C* a, int64_t lda, const C* b, int64_t ldb, C* out,
           int64_t ldo, bool accumulate) {
-  constexpr int kM = kBytes == 64 ? 8 : 4;
+  constexpr int kM = kVectorBytes == 64 ? 8 : 4;
   int64_t i = 0;
   for (; i + kM <= m; i += kM) gemm_rows<C, kM>(n, k, alpha, a + i * lda, lda, b, ldb, out + i * ldo, ldo, accumulate);
   for (; i < m; ++i) gemm_rows<C, 1>(n, k, alpha, a + i * lda, lda, b, ldb, out + i * ldo, ldo, accumulate);

@@ -6,32 +6,6 @@
 #include "tile.h"
 #include "vm_math.h"
 
-namespace lazyt::onednn::vm {
-namespace {
-namespace math {
-
-#if defined(__AVX512F__)
-constexpr int kWidth = 16;
-#elif defined(__AVX2__)
-constexpr int kWidth = 8;
-#else
-constexpr int kWidth = 4;
-#endif
-using V = float __attribute__((vector_size(kWidth * 4)));
-using VI = int32_t __attribute__((vector_size(kWidth * 4)));
-
-template <>
-struct Lanes<V> {
-  using I = VI;
-  static V select(I c, V a, V b) { return c ? a : b; }
-  static I to_int(V x) { return __builtin_convertvector(x, VI); }
-  static V to_float(I x) { return __builtin_convertvector(x, V); }
-};
-
-}  // namespace math
-}  // namespace
-}  // namespace lazyt::onednn::vm
-
 namespace lazyt::onednn::tile {
 namespace {
 
@@ -39,6 +13,7 @@ namespace math = vm::math;
 using math::kWidth;
 using math::V;
 using math::VI;
+using L = math::Lanes<V>;
 constexpr int kTile = 8 * kWidth;
 
 using Next = void (*)(const Instruction* ip, const Operand* in, int64_t i, V v0, V v1, V v2, V v3, V v4, V v5,
@@ -59,11 +34,8 @@ V apply(V x) {
   if constexpr (op == Op::kSquare) return x * x;
   if constexpr (op == Op::kNeg) return -x;
   if constexpr (op == Op::kAbs) return math::abs<V>(x);
-  if constexpr (op == Op::kSqrt || op == Op::kRsqrt) {
-    V y;
-    for (int j = 0; j < kWidth; ++j) y[j] = std::sqrt(x[j]);
-    return op == Op::kSqrt ? y : 1.0f / y;
-  }
+  if constexpr (op == Op::kSqrt) return L::sqrt(x);
+  if constexpr (op == Op::kRsqrt) return 1.0f / L::sqrt(x);
   if constexpr (op == Op::kReciprocal) return 1.0f / x;
   if constexpr (op == Op::kExp) return math::exp<V>(x);
   if constexpr (op == Op::kExpm1) return math::expm1<V>(x);
@@ -76,17 +48,10 @@ V apply(V x) {
   if constexpr (op == Op::kNot) return truth(x == 0.0f);
   if constexpr (op == Op::kIsNan) return truth(x != x);
   if constexpr (op == Op::kToBool) return truth(x != 0.0f);
-  if constexpr (op == Op::kFloor || op == Op::kCeil || op == Op::kRound || op == Op::kTrunc) {
-    V y;
-    for (int j = 0; j < kWidth; ++j) {
-      const float f = x[j];
-      y[j] = op == Op::kFloor   ? std::floor(f)
-             : op == Op::kCeil  ? std::ceil(f)
-             : op == Op::kRound ? std::nearbyint(f)
-                                : std::trunc(f);
-    }
-    return y;
-  }
+  if constexpr (op == Op::kFloor) return L::floor(x);
+  if constexpr (op == Op::kCeil) return L::ceil(x);
+  if constexpr (op == Op::kRound) return L::nearest(x);
+  if constexpr (op == Op::kTrunc) return L::trunc(x);
 }
 
 template <Op op>
@@ -106,16 +71,6 @@ V apply(V x, V a) {
   if constexpr (op == Op::kLe) return truth(x <= a);
   if constexpr (op == Op::kGt) return truth(x > a);
   if constexpr (op == Op::kGe) return truth(x >= a);
-}
-
-V fused(V x, V a, V c) {
-#ifdef __FMA__
-  V y;
-  for (int j = 0; j < kWidth; ++j) y[j] = __builtin_fmaf(x[j], a[j], c[j]);
-  return y;
-#else
-  return x * a + c;
-#endif
 }
 
 #define ARGUMENTS \
@@ -176,8 +131,8 @@ void run_ternary(ARGUMENTS) {
 #define STEP(k)                                                 \
   {                                                             \
     const V p = load(a + k * kWidth), q = load(b + k * kWidth); \
-    v##k = op == Op::kFma      ? fused(v##k, p, q)              \
-           : op == Op::kFmaAdd ? fused(p, q, v##k)              \
+    v##k = op == Op::kFma      ? L::fma(v##k, p, q)              \
+           : op == Op::kFmaAdd ? L::fma(p, q, v##k)              \
            : v##k != 0.0f      ? p                              \
                                : q;                             \
   }

@@ -1,27 +1,26 @@
-// How reductions are added up: in f64 for floats, in int64 for integers, whatever the elements are.
+// How reductions are added up: in f64 for floats, in int64 for integers, whatever the elements are. Included where code
+// is compiled for each instruction set (vm_ops.cpp); vm::Table hands the functions out.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
+#include <limits>
 #include <type_traits>
 
+#include "vector_math.h"
 #include "vm.h"
 
-namespace lazyt::onednn {
-
-enum class ReduceKind : uint8_t { kSum, kProd, kMax, kMin, kAny, kAll, kCount };
-
-// How a total is kept while it grows.
-union Total {
-  double d;
-  int64_t i;
-};
+namespace lazyt::onednn::vm {
+namespace {  // each instruction set has its own copy
 
 template <class T, ReduceKind kind>
 struct Reducer {
   static constexpr bool kFloat = std::is_floating_point_v<T>;
-  using Acc = std::conditional_t<kFloat, double, int64_t>;
+  static constexpr bool kExtreme = kind == ReduceKind::kMax || kind == ReduceKind::kMin;
+  static constexpr bool kLogical = kind == ReduceKind::kAny || kind == ReduceKind::kAll;
+  using Acc = std::conditional_t<kFloat && !kLogical, double, int64_t>;
   static Acc identity() {
     if constexpr (kind == ReduceKind::kProd || kind == ReduceKind::kAll) return 1;
     if constexpr (kind == ReduceKind::kMax)
@@ -30,112 +29,101 @@ struct Reducer {
       return kFloat ? static_cast<Acc>(INFINITY) : static_cast<Acc>(INT64_MAX);
     return 0;
   }
-  static Acc join(Acc a, Acc b) {
-    if constexpr (kind == ReduceKind::kSum)
-      return static_cast<Acc>(kFloat ? a + b
-                                     : static_cast<Acc>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b)));
-    if constexpr (kind == ReduceKind::kProd)
-      return static_cast<Acc>(kFloat ? a * b
-                                     : static_cast<Acc>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b)));
-    if constexpr (kind == ReduceKind::kMax) return a != a || a > b ? a : b;
-    if constexpr (kind == ReduceKind::kMin) return a != a || a < b ? a : b;
-    if constexpr (kind == ReduceKind::kAny) return a != 0 || b != 0;
-    if constexpr (kind == ReduceKind::kAll) return a != 0 && b != 0;
+  static Acc& of(Total& total) {
+    if constexpr (std::is_same_v<Acc, double>)
+      return total.d;
+    else
+      return total.i;
   }
-  static Acc lift(T v) { return static_cast<Acc>(v); }
+  // Integers wrap around. A NaN stays.
+  template <class A>
+  static A join(A a, A b) {
+    if constexpr (kind == ReduceKind::kSum || kind == ReduceKind::kSquares) {
+      if constexpr (std::is_integral_v<A>) return static_cast<A>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+      return a + b;
+    }
+    if constexpr (kind == ReduceKind::kProd) {
+      if constexpr (std::is_integral_v<A>) return static_cast<A>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+      return a * b;
+    }
+    if constexpr (kind == ReduceKind::kMax) {
+      const A larger = b > a ? b : a;
+      return b != b ? b : larger;
+    }
+    if constexpr (kind == ReduceKind::kMin) {
+      const A smaller = b < a ? b : a;
+      return b != b ? b : smaller;
+    }
+    if constexpr (kind == ReduceKind::kAny) return a | b;
+    if constexpr (kind == ReduceKind::kAll) return a & b;
+  }
+  // What an element adds.
+  template <class A>
+  static A lift(T v) {
+    if constexpr (kLogical) return v != T(0);
+    const A x = static_cast<A>(v);
+    if constexpr (kind == ReduceKind::kSquares) return x * x;
+    return x;
+  }
+  // What lanes side by side add up in: sums of f32 in f32, as each has at most kBlock / kLanes elements; extremes and truths
+  // as they are.
+  using Lane = std::conditional_t<kLogical, int32_t, std::conditional_t<(kExtreme || (kind == ReduceKind::kSum && kFloat)), T, Acc>>;
+  static constexpr int kLanes = 16;
+
   static void row(Total& total, const void* in, int n) {
     auto* p = static_cast<const T*>(in);
-    Acc acc = kFloat ? static_cast<Acc>(total.d) : static_cast<Acc>(total.i);
-    if constexpr (std::is_same_v<T, float> && kind == ReduceKind::kSum) {
-      double sum = 0;
-      vm::table().sum_f32(&sum, p, n);
-      acc = acc + sum;
-    } else if constexpr (std::is_same_v<T, float> && (kind == ReduceKind::kMax || kind == ReduceKind::kMin)) {
-      acc = join(acc, static_cast<double>(
-                          (kind == ReduceKind::kMax ? vm::table().max_f32 : vm::table().min_f32)(p, n)));
-    } else {
-      for (int i = 0; i < n; ++i) acc = join(acc, lift(p[i]));
+    Acc acc = of(total);
+    Lane lanes[kLanes];
+    int i = 0;
+    if constexpr (kExtreme && kFloat) {  // a comparison and a choice by vectors: the compiler makes none of join
+      using W = typename Vector<T>::type;
+      constexpr int kWide = Vector<T>::lanes;
+      if (n >= kWide) {
+        W best, v, wrong;
+        std::memcpy(&best, p, sizeof best);
+        wrong = best;
+        for (i = kWide; i + kWide <= n; i += kWide) {
+          std::memcpy(&v, p + i, sizeof v);
+          best = kind == ReduceKind::kMax ? (v > best ? v : best) : (v < best ? v : best);
+          wrong = v != v ? v : wrong;
+        }
+        for (int j = 0; j < kWide; ++j) acc = join<Acc>(acc, static_cast<Acc>(wrong[j] != wrong[j] ? wrong[j] : best[j]));
+      }
+    } else if (n >= kLanes) {
+      for (int j = 0; j < kLanes; ++j) lanes[j] = lift<Lane>(p[j]);
+      for (i = kLanes; i + kLanes <= n; i += kLanes)
+        for (int j = 0; j < kLanes; ++j) lanes[j] = join<Lane>(lanes[j], lift<Lane>(p[i + j]));
+      Acc part = static_cast<Acc>(lanes[0]);
+      for (int j = 1; j < kLanes; ++j) part = join<Acc>(part, static_cast<Acc>(lanes[j]));
+      acc = join<Acc>(acc, part);
     }
-    if constexpr (kFloat)
-      total.d = acc;
-    else
-      total.i = acc;
+    for (; i < n; ++i) acc = join<Acc>(acc, static_cast<Acc>(lift<Acc>(p[i])));
+    of(total) = acc;
   }
   static void columns(Total* totals, const void* in, int n) {
     auto* p = static_cast<const T*>(in);
-    for (int i = 0; i < n; ++i) {
-      if constexpr (kFloat)
-        totals[i].d = join(totals[i].d, lift(p[i]));
-      else
-        totals[i].i = join(totals[i].i, lift(p[i]));
-    }
+#pragma GCC ivdep
+    for (int i = 0; i < n; ++i) of(totals[i]) = join<Acc>(of(totals[i]), lift<Acc>(p[i]));
   }
-  static void combine(Total& a, const Total& b) {
-    if constexpr (kFloat)
-      a.d = join(a.d, b.d);
-    else
-      a.i = join(a.i, b.i);
+  static void combine(Total& a, const Total& b) { of(a) = join<Acc>(of(a), of(const_cast<Total&>(b))); }
+  static ReduceFunctions functions() {
+    Total start{};
+    of(start) = identity();
+    return {row, columns, combine, start, std::is_same_v<Acc, double>};
   }
-  static Total start() {
-    Total t;
-    if constexpr (kFloat)
-      t.d = identity();
-    else
-      t.i = identity();
-    return t;
-  }
-};
-
-struct ReduceFunctions {
-  void (*row)(Total&, const void*, int);
-  void (*columns)(Total*, const void*, int);
-  void (*combine)(Total&, const Total&);
-  Total start;
-  bool floating;
 };
 
 template <class T>
-ReduceFunctions reduce_functions(ReduceKind kind) {
-  auto of = [](auto reducer) {
-    using R = decltype(reducer);
-    return ReduceFunctions{R::row, R::columns, R::combine, R::start(), R::kFloat};
-  };
-  switch (kind) {
-    case ReduceKind::kSum:
-      return of(Reducer<T, ReduceKind::kSum>{});
-    case ReduceKind::kProd:
-      return of(Reducer<T, ReduceKind::kProd>{});
-    case ReduceKind::kMax:
-      return of(Reducer<T, ReduceKind::kMax>{});
-    case ReduceKind::kMin:
-      return of(Reducer<T, ReduceKind::kMin>{});
-    case ReduceKind::kAny:
-      return of(Reducer<T, ReduceKind::kAny>{});
-    default:
-      return of(Reducer<T, ReduceKind::kAll>{});
-  }
+void fill_totals(ReduceFunctions* by_kind) {
+  auto put = [&](auto reducer, ReduceKind kind) { by_kind[static_cast<int>(kind)] = decltype(reducer)::functions(); };
+  put(Reducer<T, ReduceKind::kSum>{}, ReduceKind::kSum);
+  put(Reducer<T, ReduceKind::kSquares>{}, ReduceKind::kSquares);
+  put(Reducer<T, ReduceKind::kProd>{}, ReduceKind::kProd);
+  put(Reducer<T, ReduceKind::kMax>{}, ReduceKind::kMax);
+  put(Reducer<T, ReduceKind::kMin>{}, ReduceKind::kMin);
+  put(Reducer<T, ReduceKind::kAny>{}, ReduceKind::kAny);
+  put(Reducer<T, ReduceKind::kAll>{}, ReduceKind::kAll);
 }
 
-inline ReduceFunctions reduce_functions(ReduceKind kind, vm::Type type) {
-  using vm::Type;
-  switch (type) {
-    case Type::kBool:
-      return reduce_functions<bool>(kind);
-    case Type::kU8:
-      return reduce_functions<uint8_t>(kind);
-    case Type::kI8:
-      return reduce_functions<int8_t>(kind);
-    case Type::kI16:
-      return reduce_functions<int16_t>(kind);
-    case Type::kI32:
-      return reduce_functions<int32_t>(kind);
-    case Type::kI64:
-      return reduce_functions<int64_t>(kind);
-    case Type::kF32:
-      return reduce_functions<float>(kind);
-    default:
-      return reduce_functions<double>(kind);
-  }
-}
-
-}  // namespace lazyt::onednn
+}  // namespace
+}  // namespace lazyt::onednn::vm

@@ -7,19 +7,12 @@
 #include <cstdio>
 #include <type_traits>
 
+#include "lanes.h"
+
 namespace lazyt::onednn::vm {
 namespace {  // each instruction set has its own copy
 
-#if defined(__AVX512F__)
-constexpr int kVectorBytes = 64;
-constexpr char kVectorAbi = 'e';
-#elif defined(__AVX2__)
-constexpr int kVectorBytes = 32;
-constexpr char kVectorAbi = 'd';
-#else
-constexpr int kVectorBytes = 16;
-constexpr char kVectorAbi = 'b';
-#endif
+constexpr char kVectorAbi = kVectorBytes == 64 ? 'e' : kVectorBytes == 32 ? 'd' : 'b';
 
 template <class T>
 struct Vector {

@@ -128,6 +128,22 @@ enum class Op : uint8_t {
   kCount
 };
 
+enum class ReduceKind : uint8_t { kSum, kSquares, kProd, kMax, kMin, kAny, kAll, kCount };
+
+// How a total is kept while it grows.
+union Total {
+  double d;
+  int64_t i;
+};
+
+struct ReduceFunctions {
+  void (*row)(Total& total, const void* in, int n);       // n <= kBlock elements join one total
+  void (*columns)(Total* totals, const void* in, int n);  // each its own
+  void (*combine)(Total& a, const Total& b);
+  Total start;
+  bool floating;  // of totals
+};
+
 // n <= kBlock elements. Unused operands are null; out may be an operand.
 using Function = void (*)(void* out, const void* a, const void* b, const void* c, int n);
 // Between memory and registers.
@@ -141,9 +157,7 @@ struct Table {
                [static_cast<int>(Type::kCount)];         // [from][to], PyTorch's rules
   Convert load_f16, store_f16, load_bf16, store_bf16;    // f32 registers
   Convert round_f16, round_bf16;                         // f32 to f32
-  void (*sum_f32)(double* sum, const float* in, int n);  // added to *sum
-  float (*max_f32)(const float* in, int n);              // NaN if there is one; n > 0
-  float (*min_f32)(const float* in, int n);
+  ReduceFunctions totals[static_cast<int>(Type::kCount)][static_cast<int>(ReduceKind::kCount)];
   void (*add_columns_f32)(float* sums, const float* in, int n);  // sums[i] += in[i]
   // n words from counter `first` of the stream: words 4 * j .. 4 * j + 3 belong to counter + j. n % 4 == 0.
   void (*philox)(uint64_t seed, uint64_t counter, uint32_t* words, int n);

@@ -7,21 +7,13 @@
 #include <cstdint>
 #include <limits>
 
+#include "lanes.h"
+
 namespace lazyt::onednn::vm {
 namespace {  // each instruction set has its own copy
 namespace math {
 
-// F is float, or a vector of floats (GCC's vector extension); I holds as many int32.
-template <class F>
-struct Lanes;
-template <>
-struct Lanes<float> {
-  using I = int32_t;
-  static float select(bool c, float a, float b) { return c ? a : b; }
-  static I to_int(float x) { return static_cast<I>(x); }
-  static float to_float(I x) { return static_cast<float>(x); }
-};
-
+// F is float, or V.
 template <class F>
 using Int = typename Lanes<F>::I;
 template <class F, class C>
@@ -32,10 +24,12 @@ template <class F>
 F splat(float x) {
   return F{} + x;
 }
-// To the nearest integer, ties to even, for |x| < 2^22: adding 1.5 * 2^23 leaves no room for a fraction.
-template <class F>
-F round_small(F x) {
-  return (x + 12582912.0f) - 12582912.0f;
+// The polynomial with these coefficients, the highest power first.
+template <class F, class... C>
+F polynomial(F x, float first, C... others) {
+  F p = splat<F>(first);
+  ((p = Lanes<F>::fma(p, x, splat<F>(others))), ...);
+  return p;
 }
 template <class F>
 F abs(F x) {
@@ -45,74 +39,91 @@ template <class F>
 F with_sign_of(F magnitude, F x) {
   return std::bit_cast<F>((std::bit_cast<Int<F>>(magnitude) & 0x7fffffff) | (std::bit_cast<Int<F>>(x) & INT32_MIN));
 }
-// 2^n for whole n in [-126, 127].
+// e^r for |r| <= ln(2) / 2, as Cephes' expf.
 template <class F>
-F pow2(F n) {
-  return std::bit_cast<F>((Lanes<F>::to_int(n) + 127) << 23);
+F exp_of_fraction(F r) {
+  const F p = polynomial<F>(r, 1.9875691500e-4f, 1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f, 1.6666665459e-1f, 5.0000001201e-1f);
+  return Lanes<F>::fma(p * r, r, r) + 1.0f;
 }
-
-// Cephes' expf with the reduction of the argument in two steps; 1 ulp.
+// The argument is reduced in two steps; 1 ulp.
 template <class F>
 F exp(F x) {
-  const F low = select<F>(x < -104.0f, splat<F>(-104.0f), x);
-  const F clamped = select<F>(low > 89.0f, splat<F>(89.0f), low);
-  const F n = round_small<F>(clamped * 1.44269504088896341f);
-  F r = clamped - n * 0.693359375f;
-  r = r - n * -2.12194440e-4f;
-  F p = splat<F>(1.9875691500e-4f);
-  p = p * r + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
-  p = p * r * r + r + 1.0f;
-  // In two factors: n reaches -150 (denormal results) and 128.
-  const F half = round_small<F>(n * 0.5f);
-  const F y = p * pow2<F>(half) * pow2<F>(n - half);
-  return select<F>(x != x, x, y);
+  using L = Lanes<F>;
+  const F c = L::max(L::min(x, 89.0f), -104.0f);
+  const F n = L::round(c * 1.44269504088896341f);
+  const F r = L::fma(n, splat<F>(2.12194440e-4f), L::fma(n, splat<F>(-0.693359375f), c));
+  return L::scale(exp_of_fraction<F>(r), n);
 }
 
-// fdlibm's logf by the reduction of Cephes; 1 ulp.
+// x = 2^e * (1 + m) with m in [-0.293, 0.415), and ln(1 + m) - m (fdlibm's logf by the reduction of Cephes).
+// REQUIRES: x > 0, finite
 template <class F>
-F log(F x) {
+F log_parts(F x, F* e, F* m) {
   using I = Int<F>;
   const auto denormal = x < 1.17549435e-38f;
   const F scaled = select<F>(denormal, x * 8388608.0f, x);
   const I bits = std::bit_cast<I>(scaled);
-  F e = Lanes<F>::to_float((bits >> 23) - 126) - select<F>(denormal, splat<F>(23.0f), F{});
-  F m = std::bit_cast<F>((bits & 0x007fffff) | 0x3f000000);
-  const auto low = m < 0.707106781186547524f;
-  e = e - select<F>(low, splat<F>(1.0f), F{});
-  m = select<F>(low, m + m, m) - 1.0f;
-  const F z = m * m;
-  F p = splat<F>(7.0376836292e-2f);
-  p = p * m + -1.1514610310e-1f;
-  p = p * m + 1.1676998740e-1f;
-  p = p * m + -1.2420140846e-1f;
-  p = p * m + 1.4249322787e-1f;
-  p = p * m + -1.6668057665e-1f;
-  p = p * m + 2.0000714765e-1f;
-  p = p * m + -2.4999993993e-1f;
-  p = p * m + 3.3333331174e-1f;
-  F y = m * z * p;
-  y = y + -2.12194440e-4f * e - 0.5f * z;
-  const F result = m + y + 0.693359375f * e;
+  *e = Lanes<F>::to_float((bits >> 23) - 126) - select<F>(denormal, splat<F>(23.0f), F{});
+  const F half = std::bit_cast<F>((bits & 0x007fffff) | 0x3f000000);
+  const auto low = half < 0.707106781186547524f;
+  *e = *e - select<F>(low, splat<F>(1.0f), F{});
+  const F x1 = select<F>(low, half + half, half) - 1.0f;
+  *m = x1;
+  const F z = x1 * x1;
+  const F p = polynomial<F>(x1, 7.0376836292e-2f, -1.1514610310e-1f, 1.1676998740e-1f, -1.2420140846e-1f, 1.4249322787e-1f,
+                            -1.6668057665e-1f, 2.0000714765e-1f, -2.4999993993e-1f, 3.3333331174e-1f);
+  return x1 * z * p - 0.5f * z;
+}
+// What a logarithm is where log_parts does not hold, else `result`.
+template <class F>
+F log_result(F x, F result) {
   constexpr float kInf = std::numeric_limits<float>::infinity();
   const F positive = select<F>(x == kInf, x, result);
   const F rest = select<F>(x == 0.0f, splat<F>(-kInf), splat<F>(std::numeric_limits<float>::quiet_NaN()));
   return select<F>(x > 0.0f, positive, rest);
 }
 
+// 1 ulp.
+template <class F>
+F log(F x) {
+  F e, m;
+  const F y = log_parts<F>(x, &e, &m) + -2.12194440e-4f * e;
+  return log_result<F>(x, m + y + 0.693359375f * e);
+}
+// log2(e) - 1 and log10(e) are taken apart, so that the largest terms are exact; 1 and 2 ulp.
+template <class F>
+F log2(F x) {
+  F e, m;
+  const F y = log_parts<F>(x, &e, &m);
+  const F small = y * 0.44269504088896341f + m * 0.44269504088896341f + y;
+  return log_result<F>(x, small + m + e);
+}
+template <class F>
+F log10(F x) {
+  F e, m;
+  const F y = log_parts<F>(x, &e, &m);
+  // Cephes' log10f: log10(e) = 4.3359375e-1 + 7.00731903251827651129e-4, log10(2) = 3.0078125e-1 + 2.48745663981195213739e-4.
+  F z = (m + y) * 7.00731903251827651129e-4f;
+  z = z + e * 2.48745663981195213739e-4f;
+  z = z + y * 4.3359375e-1f;
+  z = z + m * 4.3359375e-1f;
+  return log_result<F>(x, z + e * 3.0078125e-1f);
+}
+
+// As exp, with nothing to reduce: whole powers are exact; 1 ulp.
+template <class F>
+F exp2(F x) {
+  using L = Lanes<F>;
+  const F c = L::max(L::min(x, 129.0f), -151.0f);
+  const F n = L::round(c);
+  return L::scale(exp_of_fraction<F>((c - n) * 0.693147180559945309f), n);
+}
+
 template <class F>
 F expm1(F x) {
   // Taylor near 0, where exp(x) - 1 cancels; 2 ulp.
-  F p = splat<F>(1.9841270e-4f);
-  p = p * x + 1.3888889e-3f;
-  p = p * x + 8.3333333e-3f;
-  p = p * x + 4.1666667e-2f;
-  p = p * x + 1.6666667e-1f;
-  p = p * x + 0.5f;
-  const F near = p * x * x + x;
+  const F p = polynomial<F>(x, 1.9841270e-4f, 1.3888889e-3f, 8.3333333e-3f, 4.1666667e-2f, 1.6666667e-1f, 0.5f);
+  const F near = Lanes<F>::fma(p * x, x, x);
   return select<F>(abs<F>(x) < 0.35f, near, exp<F>(x) - 1.0f);
 }
 
@@ -134,12 +145,8 @@ F sigmoid(F x) {
 template <class F>
 F tanh(F x) {
   const F a = abs<F>(x), z = x * x;
-  F p = splat<F>(-5.70498872745e-3f);
-  p = p * z + 2.06390887954e-2f;
-  p = p * z + -5.37397155531e-2f;
-  p = p * z + 1.33314422036e-1f;
-  p = p * z + -3.33332819422e-1f;
-  const F near = p * z * x + x;
+  const F p = polynomial<F>(z, -5.70498872745e-3f, 2.06390887954e-2f, -5.37397155531e-2f, 1.33314422036e-1f, -3.33332819422e-1f);
+  const F near = Lanes<F>::fma(p * z, x, x);
   const F e = exp<F>(a * -2.0f);
   const F far = with_sign_of<F>((1.0f - e) / (e + 1.0f), x);
   return select<F>(x != x, x, select<F>(a < 0.625f, near, far));
@@ -148,22 +155,13 @@ F tanh(F x) {
 // An odd rational of degree 13/8 on [-4, 4], as Eigen has it; 3 ulp.
 template <class F>
 F erf(F v) {
-  const F low = select<F>(v < -4.0f, splat<F>(-4.0f), v);
-  const F x = select<F>(low > 4.0f, splat<F>(4.0f), low);
+  const F x = Lanes<F>::max(Lanes<F>::min(v, 4.0f), -4.0f);
   const F z = x * x;
-  F p = splat<F>(-2.72614225801306e-10f);
-  p = p * z + 2.77068142495902e-08f;
-  p = p * z + -2.10102402082508e-06f;
-  p = p * z + -5.69250639462346e-05f;
-  p = p * z + -7.34990630326855e-04f;
-  p = p * z + -2.95459980854025e-03f;
-  p = p * z + -1.60960333262415e-02f;
-  F q = splat<F>(-1.45660718464996e-05f);
-  q = q * z + -2.13374055278905e-04f;
-  q = q * z + -1.68282697438203e-03f;
-  q = q * z + -7.37332916720468e-03f;
-  q = q * z + -1.42647390514189e-02f;
-  return select<F>(v != v, v, x * p / q);
+  const F p = polynomial<F>(z, -2.72614225801306e-10f, 2.77068142495902e-08f, -2.10102402082508e-06f, -5.69250639462346e-05f,
+                            -7.34990630326855e-04f, -2.95459980854025e-03f, -1.60960333262415e-02f);
+  const F q = polynomial<F>(z, -1.45660718464996e-05f, -2.13374055278905e-04f, -1.68282697438203e-03f, -7.37332916720468e-03f,
+                            -1.42647390514189e-02f);
+  return x * p / q;
 }
 
 // Through double, where a vectorised logarithm and exponential are exact enough for f32.

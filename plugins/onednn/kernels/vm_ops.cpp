@@ -7,11 +7,8 @@
 #include <limits>
 #include <type_traits>
 
-#ifdef __F16C__
-#include <immintrin.h>
-#endif
-
 #include "floats.h"
+#include "totals.h"
 #include "vector_math.h"
 #include "vm.h"
 #include "vm_math.h"
@@ -124,7 +121,6 @@ bool compare(T a, T b) {
 
 template <Op op, class T>
 T unary(T a) {
-  constexpr bool f32 = std::is_same_v<T, float>;
   if constexpr (op == Op::kMove) return a;
   if constexpr (op == Op::kAbs) {
     if constexpr (kFloating<T>) return std::fabs(a);
@@ -148,13 +144,13 @@ T unary(T a) {
     if constexpr (op == Op::kSqrt) return std::sqrt(a);
     if constexpr (op == Op::kRsqrt) return T(1) / std::sqrt(a);
     if constexpr (op == Op::kReciprocal) return T(1) / a;
-    if constexpr (op == Op::kExp) { if constexpr (f32) return math::exp<float>(a); else return std::exp(a); }
+    if constexpr (op == Op::kExp) return std::exp(a);
     if constexpr (op == Op::kExp2) return std::exp2(a);
-    if constexpr (op == Op::kExpm1) { if constexpr (f32) return math::expm1<float>(a); else return std::expm1(a); }
-    if constexpr (op == Op::kLog) { if constexpr (f32) return math::log<float>(a); else return std::log(a); }
+    if constexpr (op == Op::kExpm1) return std::expm1(a);
+    if constexpr (op == Op::kLog) return std::log(a);
     if constexpr (op == Op::kLog2) return std::log2(a);
     if constexpr (op == Op::kLog10) return std::log10(a);
-    if constexpr (op == Op::kLog1p) { if constexpr (f32) return math::log1p<float>(a); else return std::log1p(a); }
+    if constexpr (op == Op::kLog1p) return std::log1p(a);
     if constexpr (op == Op::kSin) return std::sin(a);
     if constexpr (op == Op::kCos) return std::cos(a);
     if constexpr (op == Op::kTan) return std::tan(a);
@@ -163,12 +159,12 @@ T unary(T a) {
     if constexpr (op == Op::kAtan) return std::atan(a);
     if constexpr (op == Op::kSinh) return std::sinh(a);
     if constexpr (op == Op::kCosh) return std::cosh(a);
-    if constexpr (op == Op::kTanh) { if constexpr (f32) return math::tanh<float>(a); else return std::tanh(a); }
+    if constexpr (op == Op::kTanh) return std::tanh(a);
     if constexpr (op == Op::kAsinh) return std::asinh(a);
     if constexpr (op == Op::kAcosh) return std::acosh(a);
     if constexpr (op == Op::kAtanh) return std::atanh(a);
-    if constexpr (op == Op::kSigmoid) { if constexpr (f32) return math::sigmoid<float>(a); else return T(1) / (T(1) + std::exp(-a)); }
-    if constexpr (op == Op::kErf) { if constexpr (f32) return math::erf<float>(a); else return std::erf(a); }
+    if constexpr (op == Op::kSigmoid) return T(1) / (T(1) + std::exp(-a));
+    if constexpr (op == Op::kErf) return std::erf(a);
     if constexpr (op == Op::kErfc) return std::erfc(a);
     if constexpr (op == Op::kErfinv) return math::erfinv(a);
     if constexpr (op == Op::kLgamma) return std::lgamma(a);
@@ -224,6 +220,31 @@ void run_divided(void* out, const void* pa, const void* pb, const void*, int n) 
   }
 }
 
+// o[i] = f(a[i]...), vector by vector; what is left goes through a vector of its own.
+template <class T, class V, class F, class... P>
+void by_vectors(T* o, int n, F f, const P*... a) {
+  constexpr int kLanes = sizeof(V) / sizeof(T);
+  auto load = [](const T* p) {
+    V v;
+    std::memcpy(&v, p, sizeof v);
+    return v;
+  };
+  int i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    const V v = f(load(a + i)...);
+    std::memcpy(o + i, &v, sizeof v);
+  }
+  if (i == n) return;
+  const size_t rest = sizeof(T) * static_cast<size_t>(n - i);
+  auto load_rest = [rest](const T* p) {
+    V v{};
+    std::memcpy(&v, p, rest);
+    return v;
+  };
+  const V v = f(load_rest(a + i)...);
+  std::memcpy(o + i, &v, rest);
+}
+
 // By a function of the C library on whole vectors.
 template <Op op, class T>
 UnaryVector<T> unary_vector = nullptr;
@@ -231,60 +252,49 @@ template <Op op, class T>
 BinaryVector<T> binary_vector = nullptr;
 
 // Arguments for which the library goes element by element, though the answer is known.
-template <Op op, class T>
-constexpr bool kHasEdges = op == Op::kLog || op == Op::kLog2 || op == Op::kLog10 || op == Op::kAcosh || op == Op::kAtanh;
-template <Op op, class T>
-bool at_edge(T x) {
-  if constexpr (op == Op::kAcosh) return !(x >= 1 && x < std::numeric_limits<T>::infinity());
-  if constexpr (op == Op::kAtanh) return !(std::fabs(x) < 1);
-  return !(x > 0 && x < std::numeric_limits<T>::infinity());
+template <Op op>
+constexpr bool kHasEdges = op == Op::kLog || op == Op::kLog2 || op == Op::kLog10 || op == Op::kAcosh || op == Op::kAtanh ||
+                           op == Op::kAsin || op == Op::kAcos;
+// All ones in the elements at an edge. V is a vector of T.
+template <Op op, class T, class V>
+auto at_edge(V x) {
+  const V inf = V{} + std::numeric_limits<T>::infinity();
+  if constexpr (op == Op::kAcosh)
+    return ~((x >= T(1)) & (x < inf));
+  else if constexpr (op == Op::kAtanh)
+    return ~((x > T(-1)) & (x < T(1)));
+  else if constexpr (op == Op::kAsin || op == Op::kAcos)
+    return ~((x >= T(-1)) & (x <= T(1)));
+  else
+    return ~((x > T(0)) & (x < inf));
 }
-template <Op op, class T>
-T value_at_edge(T x) {
-  constexpr T kInf = std::numeric_limits<T>::infinity(), kNan = std::numeric_limits<T>::quiet_NaN();
-  if constexpr (op == Op::kAcosh) return x == kInf ? kInf : kNan;
-  if constexpr (op == Op::kAtanh) return std::fabs(x) == 1 ? std::copysign(kInf, x) : kNan;
-  return x == kInf ? kInf : x == 0 ? -kInf : kNan;
+template <Op op, class T, class V>
+V value_at_edge(V x) {
+  const V inf = V{} + std::numeric_limits<T>::infinity(), nan = V{} + std::numeric_limits<T>::quiet_NaN();
+  if constexpr (op == Op::kAcosh) return x == inf ? inf : nan;
+  if constexpr (op == Op::kAtanh) return x == T(1) ? inf : x == T(-1) ? -inf : nan;
+  if constexpr (op == Op::kAsin || op == Op::kAcos) return nan;
+  return x == inf ? inf : x == T(0) ? -inf : nan;
 }
 
 template <Op op, class T>
 void run_unary_vector(void* out, const void* pa, const void*, const void*, int n) {
   using V = typename Vector<T>::type;
-  constexpr int kLanes = Vector<T>::lanes;
-  auto* o = static_cast<T*>(out);
-  auto* a = static_cast<const T*>(pa);
-  for (int i = 0; i < n; i += kLanes) {
-    const int m = std::min(kLanes, n - i);
-    alignas(kVectorBytes) T x[kLanes] = {}, y[kLanes];
-    std::memcpy(x, a + i, sizeof(T) * static_cast<size_t>(m));
-    if constexpr (kHasEdges<op, T>) {
-      for (int j = 0; j < kLanes; ++j) y[j] = at_edge<op>(x[j]) ? (op == Op::kAtanh ? T(0) : T(1)) : x[j];
+  auto f = [g = unary_vector<op, T>](V x) {
+    if constexpr (!kHasEdges<op>) {
+      return g(x);
     } else {
-      std::memcpy(y, x, sizeof y);
+      constexpr T safe = op == Op::kAtanh || op == Op::kAsin || op == Op::kAcos ? T(0.5) : T(2);
+      const auto edge = at_edge<op, T>(x);
+      const V y = g(edge ? V{} + safe : x);
+      return edge ? value_at_edge<op, T>(x) : y;
     }
-    V v;
-    std::memcpy(&v, y, sizeof v);
-    v = unary_vector<op, T>(v);
-    std::memcpy(y, &v, sizeof v);
-    if constexpr (kHasEdges<op, T>)
-      for (int j = 0; j < kLanes; ++j) y[j] = at_edge<op>(x[j]) ? value_at_edge<op>(x[j]) : y[j];
-    std::memcpy(o + i, y, sizeof(T) * static_cast<size_t>(m));
-  }
+  };
+  by_vectors<T, V>(static_cast<T*>(out), n, f, static_cast<const T*>(pa));
 }
 template <Op op, class T>
 void run_binary_vector(void* out, const void* pa, const void* pb, const void*, int n) {
-  using V = typename Vector<T>::type;
-  constexpr int kLanes = Vector<T>::lanes;
-  auto* o = static_cast<T*>(out);
-  auto *a = static_cast<const T*>(pa), *b = static_cast<const T*>(pb);
-  V x{}, y{};
-  for (int i = 0; i < n; i += kLanes) {
-    const size_t bytes = sizeof(T) * static_cast<size_t>(std::min(kLanes, n - i));
-    std::memcpy(&x, a + i, bytes);
-    std::memcpy(&y, b + i, bytes);
-    x = binary_vector<op, T>(x, y);
-    std::memcpy(o + i, &x, bytes);
-  }
+  by_vectors<T, typename Vector<T>::type>(static_cast<T*>(out), n, binary_vector<op, T>, static_cast<const T*>(pa), static_cast<const T*>(pb));
 }
 // Exponents that PyTorch computes exactly, if they are all the same; else by the library.
 template <class T>
@@ -324,6 +334,12 @@ void run_not(void* out, const void* pa, const void*, const void*, int n) {
 #pragma GCC ivdep
   for (int i = 0; i < n; ++i) o[i] = a[i] ^ 1;
 }
+// By vector code of our own.
+template <math::V (*f)(math::V)>
+void run_own(void* out, const void* pa, const void*, const void*, int n) {
+  by_vectors<float, math::V>(static_cast<float*>(out), n, [](math::V x) { return f(x); }, static_cast<const float*>(pa));
+}
+
 template <class T>
 void run_is_nan(void* out, const void* pa, const void*, const void*, int n) {
   auto* o = static_cast<uint8_t*>(out);
@@ -411,37 +427,6 @@ void store_f16(void* out, const void* in, int n) {
   for (; i < n; ++i) o[i] = Half(a[i]);
 }
 
-// 16 sums side by side, each of at most kBlock / 16 elements, so that float loses little; double from then on.
-void sum_f32(double* sum, const float* in, int n) {
-  float lanes[16] = {};
-  int i = 0;
-  for (; i + 16 <= n; i += 16)
-    for (int j = 0; j < 16; ++j) lanes[j] += in[i + j];
-  double total = 0;
-  for (int j = 0; j < 16; ++j) total += lanes[j];
-  for (; i < n; ++i) total += in[i];
-  *sum += total;
-}
-template <bool larger>
-float extreme_f32(const float* in, int n) {
-  float lanes[16];
-  bool nan = false;
-  for (int j = 0; j < 16; ++j) lanes[j] = in[0];
-  int i = 0;
-  for (; i + 16 <= n; i += 16)
-    for (int j = 0; j < 16; ++j) {
-      const float v = in[i + j];
-      nan |= v != v;
-      lanes[j] = larger ? (v > lanes[j] ? v : lanes[j]) : (v < lanes[j] ? v : lanes[j]);
-    }
-  float best = lanes[0];
-  for (int j = 1; j < 16; ++j) best = larger ? std::max(best, lanes[j]) : std::min(best, lanes[j]);
-  for (; i < n; ++i) {
-    nan |= in[i] != in[i];
-    best = larger ? std::max(best, in[i]) : std::min(best, in[i]);
-  }
-  return nan ? std::numeric_limits<float>::quiet_NaN() : best;
-}
 void round_bf16(void* out, const void* in, int n) {
   alignas(64) uint16_t half[kBlock];
   store_bf16(half, in, n);
@@ -485,7 +470,7 @@ void philox(uint64_t seed, uint64_t counter, uint32_t* words, int n) {
 
 constexpr int at(Op op) { return static_cast<int>(op); }
 
-// Of floats; what is not named here has vector code of its own in f32.
+// Of floats, where there is something better than a function for each element.
 template <class T>
 void fill_vector_functions(Table& t) {
   constexpr int k = static_cast<int>(std::is_same_v<T, float> ? Type::kF32 : Type::kF64);
@@ -493,11 +478,16 @@ void fill_vector_functions(Table& t) {
   if ((unary_vector<Op::op, T> = vector_function<T, UnaryVector<T>>(name))) t.functions[at(Op::op)][k] = run_unary_vector<Op::op, T>;
 #define BINARY(op, name, run) \
   if ((binary_vector<Op::op, T> = vector_function<T, BinaryVector<T>>(name))) t.functions[at(Op::op)][k] = run;
-  UNARY(kExp2, "exp2") UNARY(kLog2, "log2") UNARY(kLog10, "log10") UNARY(kSin, "sin") UNARY(kCos, "cos") UNARY(kTan, "tan")
+  UNARY(kSin, "sin") UNARY(kCos, "cos") UNARY(kTan, "tan")
   UNARY(kAsin, "asin") UNARY(kAcos, "acos") UNARY(kAtan, "atan") UNARY(kSinh, "sinh") UNARY(kCosh, "cosh")
   UNARY(kAsinh, "asinh") UNARY(kAcosh, "acosh") UNARY(kAtanh, "atanh") UNARY(kErfc, "erfc")
   if constexpr (std::is_same_v<T, double>) {
-    UNARY(kExp, "exp") UNARY(kExpm1, "expm1") UNARY(kLog, "log") UNARY(kLog1p, "log1p") UNARY(kTanh, "tanh") UNARY(kErf, "erf")
+    UNARY(kExp, "exp") UNARY(kExp2, "exp2") UNARY(kLog2, "log2") UNARY(kLog10, "log10") UNARY(kExpm1, "expm1") UNARY(kLog, "log") UNARY(kLog1p, "log1p") UNARY(kTanh, "tanh") UNARY(kErf, "erf")
+  } else {
+#define OWN(op, f) t.functions[at(Op::op)][k] = run_own<math::f<math::V>>;
+    OWN(kExp, exp) OWN(kExp2, exp2) OWN(kExpm1, expm1) OWN(kLog, log) OWN(kLog2, log2) OWN(kLog10, log10) OWN(kLog1p, log1p)
+    OWN(kTanh, tanh) OWN(kSigmoid, sigmoid) OWN(kErf, erf)
+#undef OWN
   }
   BINARY(kPow, "pow", run_pow<T>)
   BINARY(kAtan2, "atan2", (run_binary_vector<Op::kAtan2, T>))
@@ -546,6 +536,7 @@ void fill(Table& t) {
 #undef COMPARE
 #undef UNARY
 #undef BOOLEAN
+  fill_totals<Stored<T>>(t.totals[k]);
   constexpr auto to = [](Type type2) { return static_cast<int>(type2); };
   t.casts[k][to(Type::kBool)] = run_cast<T, bool>;
   t.casts[k][to(Type::kU8)] = run_cast<T, uint8_t>;
@@ -572,9 +563,6 @@ Table make() {
   fill_vector_functions<double>(t);
   t.load_f16 = load_f16, t.store_f16 = store_f16, t.load_bf16 = load_bf16, t.store_bf16 = store_bf16;
   t.round_f16 = round_f16, t.round_bf16 = round_bf16;
-  t.sum_f32 = sum_f32;
-  t.max_f32 = extreme_f32<true>;
-  t.min_f32 = extreme_f32<false>;
   t.add_columns_f32 = add_columns_f32;
   t.philox = philox;
   return t;

@@ -1,0 +1,118 @@
+// A vector of floats as wide as the registers of the instruction set that is compiled for, and what elementary functions
+// need of it beside GCC's operators. The same for one float, for loops that the compiler turns into vectors itself.
+#pragma once
+
+#if defined(__AVX__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wuninitialized"  // of GCC 12's own header (its bug 105593)
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#include <immintrin.h>
+#pragma GCC diagnostic pop
+#endif
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+
+namespace lazyt::onednn::vm {
+namespace {  // each instruction set has its own copy
+
+#if defined(__AVX512F__)
+constexpr int kVectorBytes = 64;
+#elif defined(__AVX2__)
+constexpr int kVectorBytes = 32;
+#else
+constexpr int kVectorBytes = 16;
+#endif
+
+namespace math {
+
+constexpr int kWidth = kVectorBytes / 4;
+using V = float __attribute__((vector_size(kVectorBytes)));
+using VI = int32_t __attribute__((vector_size(kVectorBytes)));
+
+// select: by a comparison. min, max: x where it is NaN. fma: a * b + c in one rounding where the CPU has it. round: to
+// the nearest integer, ties to even, |x| < 2^22. scale: p * 2^n, n whole and in [-152, 130].
+template <class F>
+struct Lanes;
+
+template <>
+struct Lanes<float> {
+  using I = int32_t;
+  static float select(bool c, float a, float b) { return c ? a : b; }
+  static I to_int(float x) { return static_cast<I>(x); }
+  static float to_float(I x) { return static_cast<float>(x); }
+  static float min(float x, float limit) { return x > limit ? limit : x; }
+  static float max(float x, float limit) { return x < limit ? limit : x; }
+  static float fma(float a, float b, float c) {
+#ifdef __FMA__
+    return __builtin_fmaf(a, b, c);
+#else
+    return a * b + c;
+#endif
+  }
+  static float round(float x) { return (x + 12582912.0f) - 12582912.0f; }  // 1.5 * 2^23 leaves no room for a fraction
+  static float scale(float p, float n) {
+    const float half = round(n * 0.5f);
+    auto pow2 = [](float whole) { return std::bit_cast<float>((static_cast<I>(whole) + 127) << 23); };
+    return p * pow2(half) * pow2(n - half);
+  }
+};
+
+template <>
+struct Lanes<V> {
+  using I = VI;
+  static V select(I c, V a, V b) { return c ? a : b; }
+  static I to_int(V x) { return __builtin_convertvector(x, VI); }
+  static V to_float(I x) { return __builtin_convertvector(x, V); }
+#if defined(__AVX512F__)
+  static V min(V x, float limit) { return _mm512_min_ps(_mm512_set1_ps(limit), x); }
+  static V max(V x, float limit) { return _mm512_max_ps(_mm512_set1_ps(limit), x); }
+  static V fma(V a, V b, V c) { return _mm512_fmadd_ps(a, b, c); }
+  static V round(V x) { return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+  static V scale(V p, V n) { return _mm512_scalef_ps(p, n); }
+  static V sqrt(V x) { return _mm512_sqrt_ps(x); }
+  static V floor(V x) { return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC); }
+  static V ceil(V x) { return _mm512_roundscale_ps(x, _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC); }
+  static V trunc(V x) { return _mm512_roundscale_ps(x, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC); }
+  static V nearest(V x) { return round(x); }
+#else
+  static V scale(V p, V n) {
+    const V half = round(n * 0.5f);
+    auto pow2 = [](V whole) { return std::bit_cast<V>((to_int(whole) + 127) << 23); };
+    return p * pow2(half) * pow2(n - half);
+  }
+#if defined(__AVX2__)
+  static V min(V x, float limit) { return _mm256_min_ps(_mm256_set1_ps(limit), x); }
+  static V max(V x, float limit) { return _mm256_max_ps(_mm256_set1_ps(limit), x); }
+  static V fma(V a, V b, V c) { return _mm256_fmadd_ps(a, b, c); }
+  static V round(V x) { return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+  static V sqrt(V x) { return _mm256_sqrt_ps(x); }
+  static V floor(V x) { return _mm256_floor_ps(x); }
+  static V ceil(V x) { return _mm256_ceil_ps(x); }
+  static V trunc(V x) { return _mm256_round_ps(x, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC); }
+  static V nearest(V x) { return round(x); }
+#else
+  static V min(V x, float limit) { return x > limit ? V{} + limit : x; }
+  static V max(V x, float limit) { return x < limit ? V{} + limit : x; }
+  static V fma(V a, V b, V c) { return a * b + c; }
+  static V round(V x) { return (x + 12582912.0f) - 12582912.0f; }
+  static V sqrt(V x) { return each(x, [](float f) { return std::sqrt(f); }); }
+  static V floor(V x) { return each(x, [](float f) { return std::floor(f); }); }
+  static V ceil(V x) { return each(x, [](float f) { return std::ceil(f); }); }
+  static V trunc(V x) { return each(x, [](float f) { return std::trunc(f); }); }
+  static V nearest(V x) { return each(x, [](float f) { return std::nearbyint(f); }); }
+
+ private:
+  template <class F>
+  static V each(V x, F f) {
+    for (int j = 0; j < kWidth; ++j) x[j] = f(x[j]);
+    return x;
+  }
+#endif
+#endif
+};
+
+}  // namespace math
+}  // namespace
+}  // namespace lazyt::onednn::vm

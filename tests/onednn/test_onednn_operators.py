@@ -333,3 +333,51 @@ def test_results_may_lie_on_operands(name, layout):
         got = function(got)
         lazyt.mark_step()
     torch.testing.assert_close(got.cpu(), want, rtol=1e-4, atol=1e-5)
+
+
+# ---- elementary functions over all of f32, in units in the last place
+
+ULPS = dict.fromkeys(
+    "exp exp2 expm1 log log1p erf log2 log10 tanh sin cos tan asin acos atan sinh cosh asinh acosh atanh erfc atan2 hypot pow".split(), 4
+)
+
+
+def any_floats(seed):
+    generator = torch.Generator().manual_seed(seed)
+    bits = torch.randint(-(2**31), 2**31, (1 << 16,), generator=generator).to(torch.int32).view(torch.float32)
+    near = torch.randn(1 << 14, generator=generator) * 3
+    inf = float("inf")
+    special = [0.0, -0.0, 1.0, -1.0, inf, -inf, float("nan"), 1e-40, 88.7, 89.0, -104.0, 0.5, 2.0, 3.0, 1e30]
+    return torch.cat([bits, near, torch.tensor(special)])
+
+
+@pytest.mark.parametrize("name", ULPS)
+def test_elementary_functions_err_by_few_ulps(name):
+    function = getattr(torch, name)
+    x = (any_floats(0), any_floats(1).flip(0)) if name in ("atan2", "hypot", "pow") else (any_floats(0),)
+    got = function(*(a.to(DEVICE) for a in x)).cpu()
+    exact = function(*(a.double() for a in x))
+    want = exact.float()
+    assert torch.equal(got.isnan(), want.isnan())
+    assert torch.equal(got.isinf() & (want.abs() < 3e38), torch.zeros_like(got, dtype=torch.bool))
+    finite = want.isfinite() & got.isfinite() & (want.abs() >= torch.finfo(torch.float32).tiny)
+    size = want[finite].abs()
+    ulp = (size - torch.nextafter(size, torch.zeros_like(size))).double()
+    worst = ((got[finite].double() - exact[finite]).abs() / ulp).max(0)
+    assert worst.values <= ULPS[name], f"at {[a[finite][worst.indices].item() for a in x]}"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_remainders_are_exact(dtype):
+    import math
+
+    a, b = any_floats(2).to(dtype), any_floats(3).flip(0).to(dtype)
+    got = torch.fmod(a.to(DEVICE), b.to(DEVICE)).cpu().tolist()
+    for x, y, r in zip(a.tolist(), b.tolist(), got, strict=True):
+        if math.isinf(x) or y == 0 or math.isnan(x) or math.isnan(y):
+            assert math.isnan(r)
+        else:
+            assert (r, math.copysign(1, r)) == (math.fmod(x, y), math.copysign(1, x))
+    small = (a.abs() < 1e6) & (b.abs() > 1e-3)  # eager's own is NaN where the quotient overflows
+    for function in (torch.remainder, lambda p, q: torch.div(p, q, rounding_mode="floor")):
+        check(function, a[small], b[small].clamp(-1e4, 1e4), rtol=0, atol=0)

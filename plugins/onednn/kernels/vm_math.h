@@ -161,7 +161,7 @@ F erf(F v) {
                             -7.34990630326855e-04f, -2.95459980854025e-03f, -1.60960333262415e-02f);
   const F q = polynomial<F>(z, -1.45660718464996e-05f, -2.13374055278905e-04f, -1.68282697438203e-03f, -7.37332916720468e-03f,
                             -1.42647390514189e-02f);
-  return x * p / q;
+  return x * (p / q);
 }
 
 // Through double, where a vectorised logarithm and exponential are exact enough for f32.

@@ -152,16 +152,15 @@ F tanh(F x) {
   return select<F>(x != x, x, select<F>(a < 0.625f, near, far));
 }
 
-// An odd rational of degree 13/8 on [-4, 4], as Eigen has it; 3 ulp.
+// Near 0 an odd polynomial, elsewhere 1 - e^p; both fitted by least squares on Chebyshev nodes; 2 ulp.
 template <class F>
 F erf(F v) {
-  const F x = Lanes<F>::max(Lanes<F>::min(v, 4.0f), -4.0f);
-  const F z = x * x;
-  const F p = polynomial<F>(z, -2.72614225801306e-10f, 2.77068142495902e-08f, -2.10102402082508e-06f, -5.69250639462346e-05f,
-                            -7.34990630326855e-04f, -2.95459980854025e-03f, -1.60960333262415e-02f);
-  const F q = polynomial<F>(z, -1.45660718464996e-05f, -2.13374055278905e-04f, -1.68282697438203e-03f, -7.37332916720468e-03f,
-                            -1.42647390514189e-02f);
-  return x * (p / q);
+  const F a = abs<F>(v), z = v * v;
+  const F near = polynomial<F>(z, -5.9721025e-4f, 4.9899444e-3f, -2.6764784e-2f, 0.11281779f, -0.37612492f, 0.12837915f);
+  const F t = Lanes<F>::min(a, 4.1f);
+  const F far = polynomial<F>(t, -1.86185e-5f, 4.019589e-4f, -3.994216e-3f, 2.4602154e-2f, -0.10740112f, -0.6342153f,
+                              -1.1290526f, 7.221465e-5f);
+  return select<F>(a < 0.93f, Lanes<F>::fma(near, v, v), with_sign_of<F>(1.0f - exp<F>(far), v));
 }
 
 // Through double, where a vectorised logarithm and exponential are exact enough for f32.

@@ -102,8 +102,12 @@ def main() -> int:
     figure = "instructions" if "instructions" in rows[VIRTUAL] else "ns"
     ratio, least = (rows[TABLE][figure] / rows[base][figure] for base in (VIRTUAL, SHARED))
     growth = rows[HAND_OVER[1]][figure] / rows[HAND_OVER[0]][figure]
-    print(f"an empty execute is {ratio:.2f} of a virtual call and its event, {least:.2f} where that is shared, too")
-    print(f"handing over 1,000 nodes is {growth:.2f} of handing over 10 (1: nothing is copied), both by {figure}")
+    print(
+        f"an empty execute is {ratio:.2f} of a virtual call and its event, {least:.2f} where that is shared, too"
+    )
+    print(
+        f"handing over 1,000 nodes is {growth:.2f} of handing over 10 (1: nothing is copied), both by {figure}"
+    )
     if args.json:
         Path(args.json).write_text(json.dumps(rows, indent=1) + "\n")
     return int(args.check and (least >= 2 or growth > 1.05))

@@ -247,17 +247,18 @@ lazyt_status_t* Validate::capability_query(lazyt_device_t* device, const lazyt_p
   }
   Answers now;
   now.all_taken = true;
+  const bool later = below->abi_minor > LAZYT_ABI_MINOR;  // its lists may be longer than ours (C-10)
   for (uint64_t i = 0; i < count; i++) {
     lazyt_answer_t& a = *answer(answers, i, stride);
     std::memcpy(&a, answer(room.data(), i, step), sizeof a);
     now.of_nodes.push_back(a);
     now.all_taken &= a.kind == LAZYT_ANSWER_TAKE;
-    if (a.kind < LAZYT_ANSWER_REFUSE || a.kind > LAZYT_ANSWER_ONLY_IF)
+    if (a.kind < LAZYT_ANSWER_REFUSE || (a.kind > LAZYT_ANSWER_ONLY_IF && !later))
       call.plugin("C-10", fmt::format("node {}: answer {} is none of the list", i, a.kind));
     else if (a.kind == LAZYT_ANSWER_ONLY_IF &&
-             (a.condition <= LAZYT_CONDITION_NONE || a.condition > LAZYT_CONDITION_STATIC_DIMS))
+             (a.condition <= LAZYT_CONDITION_NONE || (a.condition > LAZYT_CONDITION_STATIC_DIMS && !later)))
       call.plugin("C-10", fmt::format("node {}: condition {} is none of the list", i, a.condition));
-    if (a.reason < LAZYT_REASON_NONE || a.reason > LAZYT_REASON_COST)
+    if (a.reason < LAZYT_REASON_NONE || (a.reason > LAZYT_REASON_COST && !later))
       call.plugin("C-10", fmt::format("node {}: reason {} is none of the list", i, a.reason));
     if (!is_text(a.detail)) call.plugin("C-4", fmt::format("node {}: the detail is not UTF-8", i));
     if (a.kind == LAZYT_ANSWER_REFUSE && (a.reason == LAZYT_REASON_NONE || a.detail.size == 0))

@@ -1,8 +1,8 @@
 """Operators: every (operator, dtype) of the opset that the backend takes, against eager CPU.
 
-A row runs one call as a step of its own, eager's and lazyt's in turns within one process, on about a million elements
-(matrix products, convolutions, attention: what takes eager a few ms). A step is recording, launch and waiting. What is
-slower than --slowest is measured again, longer; if it still is and SLOWER names no reason, the bench fails. Views and
+A row runs four calls, each with operands of its own, as a step; eager's and lazyt's in turns within one process, on about
+a million elements (matrix products, convolutions, attention: what takes eager a few ms). A step is recording, launch and
+waiting. What is slower than --slowest is measured again, longer; if it still is and SLOWER names no reason, the bench fails. Views and
 empty results move no data and are not timed; operators without a row are listed.
 """
 
@@ -36,7 +36,8 @@ import torch  # noqa: E402
 
 OPSET = Path(__file__).resolve().parents[1] / "abi" / "ops.toml"
 ROWS, COLUMNS = 1024, 1024
-SECONDS = 0.004  # about how long a candidate runs in a round
+CALLS = 4  # of a step
+SECONDS = 0.006  # about how long a candidate runs in a round
 
 # Why a row may be slower than eager.
 SLOWER: dict[str, str] = {}
@@ -53,9 +54,9 @@ Tensor = torch.Tensor
 class Make:
     """Operands of one dtype."""
 
-    def __init__(self, dtype: torch.dtype):
+    def __init__(self, dtype: torch.dtype, seed: int):
         self.dtype = dtype
-        self.generator = torch.Generator().manual_seed(1)
+        self.generator = torch.Generator().manual_seed(seed)
 
     def __call__(self, *shape: int) -> Tensor:
         shape = shape or (ROWS, COLUMNS)
@@ -448,48 +449,53 @@ def moved(value: Any, device: str) -> Any:
 
 
 class Row:
-    """One call on both sides."""
+    """A step on both sides."""
 
     def __init__(self, name: str, schema: str, dtype: torch.dtype):
-        made = BY_HAND[name](Make(dtype)) if name in BY_HAND else by_schema(schema, Make(dtype))
-        self.positional, self.keywords = made if isinstance(made, tuple) else (made, {})
+        self.calls: list[tuple[list[Any], dict[str, Any]]] = []
+        for seed in range(CALLS):
+            m = Make(dtype, seed)
+            made = BY_HAND[name](m) if name in BY_HAND else by_schema(schema, m)
+            self.calls.append(made if isinstance(made, tuple) else (made, {}))
         if name in WRITTEN:
             self.call = WRITTEN[name]
         else:
             packet, _, overload = name.partition(".")
             self.call = getattr(getattr(torch.ops.aten, packet), overload or "default")
-        self.lazy = moved(self.positional, "lazyt")
 
-    def placed(self, device: str) -> dict[str, Any]:
-        return {k: device if k == "device" else moved(v, device) for k, v in self.keywords.items()}
+    def steps(self, device: str, end: Callable[[], None]) -> Callable[[int], float]:
+        placed = [
+            (moved(p, device), {k: device if k == "device" else moved(v, device) for k, v in words.items()})
+            for p, words in self.calls
+        ]
+
+        def run(count: int) -> None:
+            for _ in range(count):
+                results = [self.call(*p, **words) for p, words in placed]
+                end()
+                del results
+
+        def timed(count: int) -> float:
+            return common.timed(lambda: (run(count), lazyt.wait_device_ops()))
+
+        return timed
 
     def eager(self, count: int) -> float:
-        keywords = self.placed("cpu")
+        if not hasattr(self, "_eager"):
+            self._eager = self.steps("cpu", lambda: None)
+        return self._eager(count)
 
-        def calls() -> None:
-            for _ in range(count):
-                self.call(*self.positional, **keywords)
-
-        return common.timed(calls)
-
-    def lazyt(self, count: int) -> float:
-        keywords = self.placed("lazyt")
-
-        def steps() -> None:
-            for _ in range(count):
-                result = self.call(*self.lazy, **keywords)
-                lazyt.mark_step()
-                del result
-            lazyt.wait_device_ops()
-
-        return common.timed(steps)
+    def lazy(self, count: int) -> float:
+        if not hasattr(self, "_lazy"):
+            self._lazy = self.steps("lazyt", lazyt.mark_step)
+        return self._lazy(count)
 
     def ratio(self, rounds: int, seconds: float) -> tuple[float, float, float]:
         """Seconds of eager, of lazyt, and the median of their ratios."""
         once = min(self.eager(1), self.eager(1))
         count = max(1, min(1000, int(seconds / max(once, 1e-6))))
         results = common.interleaved(
-            {"eager": lambda: self.eager(count) / count, "lazyt": lambda: self.lazyt(count) / count}, rounds
+            {"eager": lambda: self.eager(count) / count, "lazyt": lambda: self.lazy(count) / count}, rounds
         )
         ratios = [e / z for e, z in zip(results["eager"], results["lazyt"], strict=True)]
         return (
@@ -507,12 +513,12 @@ def measure(name: str, schema: str, dtype: torch.dtype) -> dict[str, Any] | str:
     except (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError) as error:
         return f"eager: {str(error).splitlines()[0][:80]}"
     lazyt.metrics.reset()
-    row.lazyt(2)
+    row.lazy(2)
     hosts = lazyt.metrics.fallbacks()
     if hosts:
         return "host: " + ", ".join(hosts)
     lazyt.metrics.reset()
-    row.lazyt(1)
+    row.lazy(1)
     eager, lazy, ratio = row.ratio(ARGS.rounds, SECONDS)
     if ratio < ARGS.slowest:
         eager, lazy, ratio = row.ratio(3 * ARGS.rounds, 4 * SECONDS)

@@ -1,5 +1,6 @@
 #include "device.h"
 
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <bit>
@@ -48,6 +49,16 @@ const std::string& cpu_name() {
     return model + ", " + std::to_string(sysconf(_SC_NPROCESSORS_ONLN)) + " threads";
   }());
   return name;
+}
+
+// Large blocks lie on huge pages where the system lends them: a kernel of many operands walks more small pages than the
+// CPU remembers.
+std::byte* allocate(uint64_t bytes) {
+  constexpr uint64_t kHugePage = uint64_t{2} << 20;
+  const bool huge = bytes >= kHugePage;
+  auto* block = static_cast<std::byte*>(std::aligned_alloc(huge ? kHugePage : kAlignment, bytes));
+  if (block && huge) (void)madvise(block, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);  // a wish
+  return block;
 }
 
 void require_index(uint32_t index) { plugin::require(index == 0, "onednn: device index is out of range"); }
@@ -109,10 +120,10 @@ std::byte* BlockCache::take(uint64_t& bytes) {
       cached_.fetch_sub(bytes, std::memory_order_relaxed);
     }
   }
-  if (!block) block = static_cast<std::byte*>(std::aligned_alloc(kAlignment, bytes));
+  if (!block) block = allocate(bytes);
   if (!block) {
     trim();
-    block = static_cast<std::byte*>(std::aligned_alloc(kAlignment, bytes));
+    block = allocate(bytes);
   }
   if (!block) return nullptr;
   const uint64_t now = in_use_.fetch_add(bytes, std::memory_order_relaxed) + bytes;

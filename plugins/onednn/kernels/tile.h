@@ -12,7 +12,7 @@ namespace lazyt::onednn::tile {
 inline constexpr int kMaxTile = 128;  // elements of the largest tile (AVX-512)
 
 enum class Op : uint8_t {
-  kEnd,
+  kEnd,      // back over A instructions to the first, for the next tile
   kLoad,     // acc = A
   kLoadU8,   // acc = A, of bytes 0 and 1
   kStore,    // A = acc
@@ -69,9 +69,18 @@ struct Instruction {
   uint16_t a, b;
 };
 
+// What an operand is, as far as code for it differs. Of two operands: A's form + 2 * B's, kNumber or not.
+enum Form : uint8_t {
+  kAnyForm,  // memory, or a tile
+  kNumber,   // one number, as often as a tile has elements
+  kRunning,  // memory, fetched ahead
+  kForms
+};
+constexpr int kFormsOfTwo = 4;
+
 struct Machine {
   int tile;  // elements
-  const void* functions[static_cast<int>(Op::kCount)];
+  const void* functions[static_cast<int>(Op::kCount)][kFormsOfTwo];
   // Runs the code (ended by kEnd) for tiles at 0, tile, 2 * tile, ... below n. n is a multiple of the tile.
   void (*run)(const Instruction* code, const Operand* operands, int64_t n);
 };

@@ -124,7 +124,8 @@ class Compiler {
       if (!instruction(s_.code[k])) return std::nullopt;
       finish(k);
     }
-    add(Op::kEnd);
+    const auto instructions = static_cast<uint16_t>(out_.code.size());
+    out_.code.push_back({machine().functions[static_cast<int>(Op::kEnd)][kAnyForm], instructions, 0});
     return std::move(out_);
   }
 
@@ -134,8 +135,15 @@ class Compiler {
     return static_cast<uint16_t>(out_.operands.size() - 1);
   }
   void add(Op op, uint16_t a = 0, uint16_t b = 0) {
-    out_.code.push_back({machine().functions[static_cast<int>(op)], a, b});
+    int form = kAnyForm;
+    if (op == Op::kFma || op == Op::kFmaAdd || op == Op::kSelect)
+      form = (is_number(a) ? 1 : 0) + (is_number(b) ? 2 : 0);
+    else if (a < out_.operands.size())
+      form = is_number(a) ? kNumber : out_.operands[a].running ? kRunning : kAnyForm;
+    const auto& forms = machine().functions[static_cast<int>(op)];
+    out_.code.push_back({forms[form] ? forms[form] : forms[kAnyForm], a, b});
   }
+  bool is_number(uint16_t o) const { return !out_.operands[o].scratch && !out_.operands[o].running; }
   // The running value, register r, also in a scratch tile.
   void spill(uint16_t r) {
     uint16_t tile;

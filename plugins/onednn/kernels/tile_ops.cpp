@@ -16,7 +16,7 @@ using math::VI;
 using L = math::Lanes<V>;
 constexpr int kTile = 8 * kWidth;
 
-using Next = void (*)(const Instruction* ip, const Operand* in, int64_t i, V v0, V v1, V v2, V v3, V v4, V v5,
+using Next = void (*)(const Instruction* ip, const Operand* in, int64_t i, int64_t n, V v0, V v1, V v2, V v3, V v4, V v5,
                       V v6, V v7);
 
 V load(const float* p) {
@@ -74,15 +74,36 @@ V apply(V x, V a) {
 }
 
 #define ARGUMENTS \
-  const Instruction *ip, const Operand *in, int64_t i, V v0, V v1, V v2, V v3, V v4, V v5, V v6, V v7
-#define NEXT return reinterpret_cast<Next>(ip[1].function)(ip + 1, in, i, v0, v1, v2, v3, v4, v5, v6, v7)
+  const Instruction *ip, const Operand *in, int64_t i, int64_t n, V v0, V v1, V v2, V v3, V v4, V v5, V v6, V v7
+#define NEXT return reinterpret_cast<Next>(ip[1].function)(ip + 1, in, i, n, v0, v1, v2, v3, v4, v5, v6, v7)
+// Memory is walked upwards, which is what CPUs foresee: the compiler would begin at the end.
+#define IN_ORDER asm volatile("" ::: "memory")
 #define EACH(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
 
-void run_end(const Instruction*, const Operand*, int64_t, V, V, V, V, V, V, V, V) {}
+// The next tile, without a return and a call.
+void run_end(ARGUMENTS) {
+  i += kTile;
+  if (i >= n) return;
+  ip -= ip->a + 1;
+  NEXT;
+}
 
+// Tiles ahead that a running operand is fetched: what the CPU foresees itself ends at its reorder buffer.
+constexpr int kAhead = 2;
+
+template <Form form>
+V operand(const float* a, int k) {
+  if constexpr (form == kNumber) return V{} + a[0];
+  if constexpr (form == kRunning) __builtin_prefetch(a + kAhead * kTile + k * kWidth);
+  return load(a + k * kWidth);
+}
+
+template <Form form>
 void run_load(ARGUMENTS) {
   const float* a = at(in[ip->a], i);
-#define STEP(k) v##k = load(a + k * kWidth);
+#define STEP(k)               \
+  v##k = operand<form>(a, k); \
+  IN_ORDER;
   EACH(STEP)
 #undef STEP
   NEXT;
@@ -97,7 +118,9 @@ void run_load_u8(ARGUMENTS) {
 }
 void run_store(ARGUMENTS) {
   float* a = const_cast<float*>(at(in[ip->a], i));
-#define STEP(k) store(a + k * kWidth, v##k);
+#define STEP(k)                \
+  store(a + k * kWidth, v##k); \
+  IN_ORDER;
   EACH(STEP)
 #undef STEP
   NEXT;
@@ -117,24 +140,27 @@ void run_unary(ARGUMENTS) {
 #undef STEP
   NEXT;
 }
-template <Op op>
+template <Op op, Form form>
 void run_binary(ARGUMENTS) {
   const float* a = at(in[ip->a], i);
-#define STEP(k) v##k = apply<op>(v##k, load(a + k * kWidth));
+#define STEP(k)                                     \
+  v##k = apply<op>(v##k, operand<form>(a, k));      \
+  if constexpr (form != kNumber) IN_ORDER;
   EACH(STEP)
 #undef STEP
   NEXT;
 }
-template <Op op>
+template <Op op, int form>
 void run_ternary(ARGUMENTS) {
   const float *a = at(in[ip->a], i), *b = at(in[ip->b], i);
-#define STEP(k)                                                 \
-  {                                                             \
-    const V p = load(a + k * kWidth), q = load(b + k * kWidth); \
-    v##k = op == Op::kFma      ? L::fma(v##k, p, q)              \
-           : op == Op::kFmaAdd ? L::fma(p, q, v##k)              \
-           : v##k != 0.0f      ? p                              \
-                               : q;                             \
+#define STEP(k)                                                                                                   \
+  {                                                                                                               \
+    const V p = operand<form & 1 ? kNumber : kAnyForm>(a, k), q = operand<form & 2 ? kNumber : kAnyForm>(b, k); \
+    v##k = op == Op::kFma      ? L::fma(v##k, p, q)                                                               \
+           : op == Op::kFmaAdd ? L::fma(p, q, v##k)                                                               \
+           : v##k != 0.0f      ? p                                                                                \
+                               : q;                                                                               \
+    if constexpr (form != 3) IN_ORDER;                                                                            \
   }
   EACH(STEP)
 #undef STEP
@@ -143,23 +169,31 @@ void run_ternary(ARGUMENTS) {
 
 void run(const Instruction* code, const Operand* operands, int64_t n) {
   const V z{};
-  for (int64_t i = 0; i < n; i += kTile)
-    reinterpret_cast<Next>(code[0].function)(code, operands, i, z, z, z, z, z, z, z, z);
+  if (n > 0) reinterpret_cast<Next>(code[0].function)(code, operands, 0, n, z, z, z, z, z, z, z, z);
 }
 
 Machine make() {
   Machine m{};
   m.tile = kTile;
   m.run = run;
-  auto set = [&](Op op, Next f) { m.functions[static_cast<int>(op)] = reinterpret_cast<const void*>(f); };
+  auto set = [&](Op op, Next f, int form = kAnyForm) { m.functions[static_cast<int>(op)][form] = reinterpret_cast<const void*>(f); };
   set(Op::kEnd, run_end);
-  set(Op::kLoad, run_load);
+  set(Op::kLoad, run_load<kAnyForm>);
+  set(Op::kLoad, run_load<kNumber>, kNumber);
+  set(Op::kLoad, run_load<kRunning>, kRunning);
   set(Op::kLoadU8, run_load_u8);
   set(Op::kStore, run_store);
   set(Op::kStoreU8, run_store_u8);
-#define BINARY(op) set(Op::op, run_binary<Op::op>);
+#define BINARY(op)                                  \
+  set(Op::op, run_binary<Op::op, kAnyForm>);        \
+  set(Op::op, run_binary<Op::op, kNumber>, kNumber); \
+  set(Op::op, run_binary<Op::op, kRunning>, kRunning);
 #define UNARY(op) set(Op::op, run_unary<Op::op>);
-#define TERNARY(op) set(Op::op, run_ternary<Op::op>);
+#define TERNARY(op)                  \
+  set(Op::op, run_ternary<Op::op, 0>, 0); \
+  set(Op::op, run_ternary<Op::op, 1>, 1); \
+  set(Op::op, run_ternary<Op::op, 2>, 2); \
+  set(Op::op, run_ternary<Op::op, 3>, 3);
   BINARY(kAdd)
   BINARY(kSub) BINARY(kSubFrom) BINARY(kMul) BINARY(kDiv) BINARY(kDivInto) BINARY(kMax) BINARY(kMin)
       BINARY(kEq) BINARY(kNe) BINARY(kLt) BINARY(kLe) BINARY(kGt) BINARY(kGe) TERNARY(kFma) TERNARY(kFmaAdd)

@@ -1,5 +1,6 @@
-// The fused recurrent cells that PyTorch asks every accelerator for, as recorded operators: a backend that
-// fuses pointwise chains gets them back as one kernel. Formulas as in torch.nn.LSTM and torch.nn.GRU.
+// The fused recurrent cells that PyTorch asks every accelerator for, on the CPU, where it has none: they tell shapes, and
+// compute what a backend refuses. On lazyt they are recorded as they are (core/passes/recurrent_rules.cpp takes them
+// apart). Formulas as in torch.nn.LSTM and torch.nn.GRU.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/cat.h>
@@ -79,7 +80,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gru_cell_backward(const Tenso
 }  // namespace
 
 void register_rnn() {
-  static torch::Library library(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
+  static torch::Library library(torch::Library::IMPL, "aten", c10::DispatchKey::CPU, __FILE__, __LINE__);
   library.impl("_thnn_fused_lstm_cell", TORCH_FN(lstm_cell));
   library.impl("_thnn_fused_lstm_cell_backward_impl", TORCH_FN(lstm_cell_backward));
   library.impl("_thnn_fused_gru_cell", TORCH_FN(gru_cell));

@@ -18,7 +18,8 @@ using ir::ValueId;
 
 Rule rule_of(const ir::Node& node) {
   const ir::OpInfo* op = ir::find_op(node.name, node.overload);
-  return op && !op->decomposition.empty() ? find_rule(op->decomposition) : nullptr;
+  if (!op) return find_rule(node.name);
+  return op->decomposition.empty() ? nullptr : find_rule(op->decomposition);
 }
 
 // One round: refused nodes with a rule become pieces, once.

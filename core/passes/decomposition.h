@@ -31,4 +31,10 @@ using Rule = std::optional<std::vector<ir::ValueId>> (*)(Pieces&);
 // The rule named by the operator's `decomposition` in ops.toml, or null. decomposition_rules.cpp.
 Rule find_rule(std::string_view name);
 
+// Of operators outside the opset, by their own names. recurrent_rules.cpp.
+std::optional<std::vector<ir::ValueId>> lstm_cell(Pieces&);
+std::optional<std::vector<ir::ValueId>> lstm_cell_backward(Pieces&);
+std::optional<std::vector<ir::ValueId>> gru_cell(Pieces&);
+std::optional<std::vector<ir::ValueId>> gru_cell_backward(Pieces&);
+
 }  // namespace lazyt::passes

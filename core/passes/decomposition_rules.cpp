@@ -470,6 +470,10 @@ Rule find_rule(std::string_view name) {
       {"softmax", softmax},         {"softmax_backward", softmax_backward},
       {"split", split},             {"square", square},
       {"stack", stack},             {"threshold", threshold},
+      {"aten::_thnn_fused_lstm_cell", lstm_cell},
+      {"aten::_thnn_fused_lstm_cell_backward_impl", lstm_cell_backward},
+      {"aten::_thnn_fused_gru_cell", gru_cell},
+      {"aten::_thnn_fused_gru_cell_backward", gru_cell_backward},
   };
   auto it = rules->find(name);
   return it == rules->end() ? nullptr : it->second;

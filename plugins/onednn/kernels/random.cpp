@@ -75,26 +75,20 @@ void normal(Builder& b, const lazyt_node_t& node) {
   const int64_t count = out.count();
   b.add("normal", {}, {out.storage}, [=](const Frame& f) {
     const double m = f.as_double(mean), s = f.as_double(std);
-    auto pairs = [&]<class T>(T* o, int64_t first, int64_t n, auto&& u1, auto&& u2) {
-      for (int64_t i = 0; i < n; i += 2) {
-        const T r = std::sqrt(T(-2) * std::log(u1(i))), angle = T(2 * std::numbers::pi) * u2(i + 1);
-        o[first + i] = r * std::cos(angle) * T(s) + T(m);
-        if (i + 1 < n) o[first + i + 1] = r * std::sin(angle) * T(s) + T(m);
-      }
-    };
     if (out.dtype == LAZYT_DTYPE_FLOAT64) {
       return draw(f, seed, offset, count, 2, [&](int64_t first, int64_t n, const uint32_t* w) {
-        pairs(
-            f.at<double>(out), first, n,
-            [&](int64_t i) { return static_cast<double>((wide(w, i) >> 11) + 1) * 0x1p-53; },
-            [&](int64_t i) { return unit(wide(w, i)); });
+        double* o = f.at<double>(out) + first;
+        for (int64_t i = 0; i < n; i += 2) {
+          const double u = static_cast<double>((wide(w, i) >> 11) + 1) * 0x1p-53;
+          const double r = std::sqrt(-2 * std::log(u)), angle = 2 * std::numbers::pi * unit(wide(w, i + 1));
+          o[i] = r * std::cos(angle) * s + m;
+          if (i + 1 < n) o[i + 1] = r * std::sin(angle) * s + m;
+        }
       });
     }
     draw(f, seed, offset, count, 1, [&](int64_t first, int64_t n, const uint32_t* w) {
-      pairs(
-          f.at<float>(out), first, n,
-          [&](int64_t i) { return static_cast<float>((w[i] >> 8) + 1) * 0x1p-24f; },
-          [&](int64_t i) { return unit(w[i]); });
+      static_assert(kRun <= vm::kBlock);
+      vm::table().normal_f32(f.at<float>(out) + first, w, static_cast<int>(n), static_cast<float>(m), static_cast<float>(s));
     });
   });
 }

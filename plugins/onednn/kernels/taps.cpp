@@ -262,8 +262,39 @@ void add_max_pool(Builder& b, const Volumes& x, const Volumes& y, const Volumes&
   });
 }
 
+// A plane of single elements: each gradient goes where its index says, in order, as PyTorch adds them.
+void add_scattered(Builder& b, const Volumes& y, const Volumes& index, const Volumes& x, const Axes& axes) {
+  const int64_t from_plane = axes[0].outputs() * axes[1].outputs() * axes[2].outputs();
+  const int64_t to_plane = axes[0].inputs * axes[1].inputs * axes[2].inputs;
+  const PerThread sums_of = per_thread(b, static_cast<uint64_t>(to_plane) * sizeof(float));  // of 16-bit gradients
+  b.add("max pool backward", {y.tensor.storage, index.tensor.storage}, {x.tensor.storage, sums_of.tensor.storage},
+        [=, outer = x.outer()](const Frame& frame) {
+    with_floating(x.tensor.dtype, [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      using C = Compute<T>;
+      const T* from = frame.at<T>(y.tensor);
+      const auto* named = frame.at<int64_t>(index.tensor);
+      T* to = frame.at<T>(x.tensor);
+      const int threads = std::min(frame.threads, sums_of.threads);
+#pragma omp parallel for num_threads(threads) if (threads > 1 && outer * to_plane > 65536) schedule(static)
+      for (int64_t n = 0; n < outer; ++n) {
+        C* sums;
+        if constexpr (std::is_same_v<T, C>)
+          sums = to + n * to_plane;
+        else
+          sums = reinterpret_cast<C*>(sums_of.mine(frame));
+        std::fill_n(sums, to_plane, C(0));
+        for (int64_t k = n * from_plane; k < (n + 1) * from_plane; ++k) sums[named[k]] += static_cast<C>(from[k]);
+        if constexpr (!std::is_same_v<T, C>)
+          for (int64_t k = 0; k < to_plane; ++k) to[n * to_plane + k] = static_cast<T>(sums[k]);
+      }
+    });
+  });
+}
+
 void add_max_pool_backward(Builder& b, const Volumes& y, const Volumes& index, const Volumes& x, const Axes& axes) {
   if (x.tensor.count() == 0) return;
+  if (x.inner() == 1 && !x.channels_last) return add_scattered(b, y, index, x, axes);
   Axes back{axes[0].transposed(), axes[1].transposed(), axes[2].transposed()};
   const int64_t inner = x.inner(), row = axes[2].inputs * inner;
   const PerThread rows = per_thread(b, static_cast<uint64_t>(row) * sizeof(double));

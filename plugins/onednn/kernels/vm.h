@@ -161,6 +161,8 @@ struct Table {
   void (*add_columns_f32)(float* sums, const float* in, int n);  // sums[i] += in[i]
   // n words from counter `first` of the stream: words 4 * j .. 4 * j + 3 belong to counter + j. n % 4 == 0.
   void (*philox)(uint64_t seed, uint64_t counter, uint32_t* words, int n);
+  // n normal numbers from n words, by pairs (PRG-7). n <= kBlock; for an odd n there is a word more.
+  void (*normal_f32)(float* out, const uint32_t* words, int n, float mean, float std);
 };
 
 // For this CPU. LAZYT_ONEDNN_ISA=avx512|avx2|portable asks for another that it can run.

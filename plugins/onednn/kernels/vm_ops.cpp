@@ -14,6 +14,9 @@
 #include "vm_math.h"
 
 namespace lazyt::onednn::vm {
+
+const Table& LAZYT_VM_TABLE();
+
 namespace {
 
 template <class T>
@@ -468,6 +471,30 @@ void philox(uint64_t seed, uint64_t counter, uint32_t* words, int n) {
   }
 }
 
+// Box and Muller's pairs.
+void normal_f32(float* out, const uint32_t* words, int n, float mean, float std) {
+  constexpr int kHalf = kBlock / 2;
+  alignas(64) float radius[kHalf] = {}, angle[kHalf], sine[kHalf], cosine[kHalf];
+  const int pairs = (n + 1) / 2;
+  for (int i = 0; i < pairs; ++i) {
+    radius[i] = static_cast<float>((words[2 * i] >> 8) + 1) * 0x1p-24f;
+    angle[i] = static_cast<float>(words[2 * i + 1] >> 8) * 0x1p-24f * 6.28318530717958647693f;
+  }
+  const Table& t = LAZYT_VM_TABLE();
+  auto apply = [&](Op op, float* to, const float* from) {
+    t.functions[static_cast<int>(op)][static_cast<int>(Type::kF32)](to, from, nullptr, nullptr, pairs);
+  };
+  apply(Op::kLog, radius, radius);
+  apply(Op::kSin, sine, angle);
+  apply(Op::kCos, cosine, angle);
+  for (int i = 0; i < pairs; ++i) radius[i] = std::sqrt(-2.0f * radius[i]);
+  for (int i = 0; i < n / 2; ++i) {
+    out[2 * i] = radius[i] * cosine[i] * std + mean;
+    out[2 * i + 1] = radius[i] * sine[i] * std + mean;
+  }
+  if (n % 2) out[n - 1] = radius[pairs - 1] * cosine[pairs - 1] * std + mean;
+}
+
 constexpr int at(Op op) { return static_cast<int>(op); }
 
 // Of floats, where there is something better than a function for each element.
@@ -565,12 +592,12 @@ Table make() {
   t.round_f16 = round_f16, t.round_bf16 = round_bf16;
   t.add_columns_f32 = add_columns_f32;
   t.philox = philox;
+  t.normal_f32 = normal_f32;
   return t;
 }
 
 }  // namespace
 
-const Table& LAZYT_VM_TABLE();
 const Table& LAZYT_VM_TABLE() {
   static const Table t = make();
   return t;

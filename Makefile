@@ -12,7 +12,7 @@ export PATH := $(abspath $(VENV))/bin:$(PATH)
 export CCACHE_SLOPPINESS ?= pch_defines,time_macros,include_file_mtime,include_file_ctime
 
 .DEFAULT_GOAL := help
-.PHONY: help build configure demo test test-full test-models tiny format clean
+.PHONY: help build configure demo test test-full test-sanitized test-models tiny format clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -47,6 +47,9 @@ test-full: build ## everything: also sanitizer builds, fuzzers and slow tests
 	@bash tools/build/system_packages.sh fuzz
 	@$(PY) tools/build/run_tests.py --full --build $(BUILD)
 
+test-sanitized: build ## the PyTorch frontend and its binding under the address and thread sanitizers
+	@$(PY) tools/build/run_tests.py --sanitized --build $(BUILD)
+
 test-models: build ## models of transformers and timm, the Trainer (installs requirements-models.txt), minutes
 	@$(PY) -m pip install --disable-pip-version-check -r requirements-models.txt -c requirements.txt
 	@$(PY) -m pytest -q tests/torch/test_hf_models.py tests/torch/test_hf_trainer.py tests/torch/test_timm_models.py
@@ -56,4 +59,4 @@ format: $(INSTALLED) ## format C, C++ and Python files
 	@$(PY) -m ruff format .
 
 clean: ## remove the build folders (the virtual environment stays)
-	rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-tsan $(BUILD)-fuzz
+	rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-tsan $(BUILD)-fuzz $(BUILD)-asan-torch $(BUILD)-tsan-torch

@@ -115,6 +115,11 @@ bool Data::filled() const {
   return filled_;
 }
 
+Data::State Data::state() const {
+  std::lock_guard lock(mutex_);
+  return {filled_, filling_.opaque, static_cast<bool>(alias_of_), error_, filling_.buffer, filling_.event};
+}
+
 base::Ref<loader::Buffer> Data::buffer() const {
   std::lock_guard lock(mutex_);
   return filling_.buffer;
@@ -169,10 +174,5 @@ std::vector<base::Ref<loader::Event>> Data::readers() const {
   return readers_;
 }
 
-bool Data::may_donate() const {
-  if (!unique()) return false;
-  std::lock_guard lock(mutex_);
-  return error_.ok() && !alias_of_ && !filling_.opaque;
-}
 
 }  // namespace lazyt::exec

@@ -48,6 +48,14 @@ class Data : public base::RefCounted {
   // must not hold the GIL or a recorder's lock.
   base::Status wait() const;
   bool filled() const;
+  // All that a launch asks of an input, under one lock.
+  struct State {
+    bool filled = false, opaque = false, aliased = false;
+    base::Status error;
+    base::Ref<loader::Buffer> buffer;
+    base::Ref<loader::Event> event;
+  };
+  State state() const;
   // REQUIRES: filled.
   base::Ref<loader::Buffer> buffer() const;
   base::Ref<loader::Event> event() const;  // null once it is known to be ready without an error
@@ -65,9 +73,11 @@ class Data : public base::RefCounted {
   // Unfinished work that reads the bytes: who overwrites them must wait for it. [executor]
   void add_reader(base::Ref<loader::Event> event);
   std::vector<base::Ref<loader::Event>> readers() const;
-  // Whether a launch may hand the buffer over to an output. REQUIRES: filled. True only if the
-  // caller's reference is the last.
-  bool may_donate() const;
+  // Whether a launch may hand the buffer over to an output, given its state. True only if the caller's reference is
+  // the last.
+  bool may_donate(const State& state) const {
+    return unique() && state.filled && state.error.ok() && !state.aliased && !state.opaque;
+  }
 
  private:
   mutable std::mutex mutex_;

@@ -128,24 +128,28 @@ class Launch {
   // An error that is known already fails the launch before anything runs. One that shows up later
   // reaches the outputs through the events that steps wait for.
   Status check_inputs() {
+    states_.resize(inputs_.size());
     for (size_t i = 0; i < inputs_.size(); i++) {
       Ref<Data>& data = inputs_[i].data;
       if (!data || input_last_use_[i] == kNever) continue;
-      Status status;
-      if (!data->filled()) {
-        status = data->wait();  // another device's executor fills it
-      } else if (status = data->error(); status.ok()) {
-        const Ref<Event> event = data->event();
-        if (event && event->ready()) status = data->wait();
+      Data::State& state = states_[i];
+      state = data->state();
+      Status status = state.error;
+      if (!state.filled || (status.ok() && state.event && state.event->ready())) {
+        status = data->wait();  // for another device's executor to fill it; or for nothing
+        state = data->state();
       }
       if (!status.ok()) return status.with_note(label(), fmt::format("input {} has this error", i));
-      if (data->buffer()->device != plan_.device)  // made before the backend was changed
+      if (state.buffer->device != plan_.device) {  // made before the backend was changed
         LAZYT_RETURN_IF_ERROR(data->move_to(plan_.device));
+        state = data->state();
+      }
       if (inputs_[i].part) {
         auto part = copy_part(inputs_[i]);
         if (!part.ok())
           return part.status().with_note(label(), fmt::format("copying a part of input {} for {}", i, describe_reader(i)));
         data = std::move(part).value();
+        state = data->state();
       }
     }
     return {};
@@ -180,7 +184,7 @@ class Launch {
   bool may_donate(uint32_t s, const Source& source) const {
     if (source.step != Source::kProgram || input_last_use_[source.index] != s) return false;
     const Binding& binding = inputs_[source.index];
-    if (!binding.data || !binding.data->may_donate()) return false;
+    if (!binding.data || !binding.data->may_donate(states_[source.index])) return false;
     // Two inputs of the step may be one input of the program: then one of them must keep its bytes.
     const auto& all = plan_.steps[s].inputs;
     return std::count_if(all.begin(), all.end(), [&](const Source& other) {
@@ -218,7 +222,7 @@ class Launch {
       const uint32_t donor = step.graph.outputs[o].donor;
       if (donor < step.inputs.size() && !donated[donor] && !meta.opaque && meta.memory_space == 0 &&
           may_donate(s, step.inputs[donor])) {
-        Ref<Buffer> buffer = inputs_[step.inputs[donor].index].data->buffer();
+        Ref<Buffer> buffer = states_[step.inputs[donor].index].buffer;
         if (buffer->size >= meta.size_bytes) {
           outputs[o] = std::move(buffer);
           donated[donor] = true;
@@ -238,8 +242,8 @@ class Launch {
         buffers[i] = slots_[source.step][source.index].buffer;
         event = slots_[source.step][source.index].event;
       } else if (const Binding& binding = inputs_[source.index]; binding.data) {
-        buffers[i] = binding.data->buffer();
-        event = binding.data->event();
+        buffers[i] = states_[source.index].buffer;
+        event = states_[source.index].event;
         args[i].stable_id = binding.data->stable_id;
         args[i].content_version = 1;
         args[i].donated = donated[i];
@@ -319,8 +323,8 @@ class Launch {
         opaque = slot.opaque;
       } else if (Binding& binding = inputs_[source.index]; binding.data) {
         LAZYT_RETURN_IF_ERROR(binding.data->wait());
-        buffer = binding.data->buffer();
-        opaque = binding.data->opaque();
+        buffer = states_[source.index].buffer;
+        opaque = states_[source.index].opaque;
       } else {
         inputs[i].data = binding.scalar.bytes;
         continue;
@@ -384,7 +388,7 @@ class Launch {
   void release_after(uint32_t s) {
     for (const Source& source : plan_.steps[s].inputs) {
       if (source.step == Source::kProgram) {
-        if (input_last_use_[source.index] == s) inputs_[source.index].data = nullptr;
+        if (input_last_use_[source.index] == s) inputs_[source.index].data = nullptr, states_[source.index] = {};
       } else if (Slot& slot = slots_[source.step][source.index]; slot.last_use == s) {
         slot = {};
       }
@@ -418,6 +422,7 @@ class Launch {
   std::span<const Ref<Data>> outputs_;
   const uint64_t number_;
   std::vector<uint32_t> input_last_use_;  // a step, kAtEnd or kNever
+  std::vector<Data::State> states_;       // of the inputs that are read
   std::vector<std::vector<Slot>> slots_;  // by step and output
 };
 

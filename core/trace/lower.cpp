@@ -349,12 +349,17 @@ base::Result<std::vector<ValueId>> Lowerer::functional(const Op& op, std::vector
     default: return random(op, args, results);
   }
   if (op.random) return base::unimplemented(fmt::format("{}.{}: random, and not in the opset", op.name, op.overload));
-  if (const ir::OpInfo* info = ir::find_op(op.functional_name, op.functional_overload)) {
+  std::string name = op.functional_name, overload = op.functional_overload;
+  if (name == "aten::isneginf" || name == "aten::isposinf") {  // outside the opset, and a comparison
+    args.push_back(Arg::of_double(name == "aten::isneginf" ? -HUGE_VAL : HUGE_VAL));
+    name = "aten::eq", overload = "Scalar";
+  }
+  if (const ir::OpInfo* info = ir::find_op(name, overload)) {
     if (info->name == "aten::cat") drop_legacy_empties(args[0], results[0]);
     promote_operands(args, *info, results);
     count_axes_from_front(args, *info);
   }
-  ir::NodeId node = graph_.add_node(op.functional_name, op.functional_overload, std::move(args), results, source_);
+  ir::NodeId node = graph_.add_node(name, overload, std::move(args), results, source_);
   std::vector<ValueId> out;
   for (uint32_t i = 0; i < results.size(); i++) out.push_back(graph_.nodes[node].first_result + i);
   return out;

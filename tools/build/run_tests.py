@@ -4,6 +4,7 @@
     run_tests.py --quick     everything not marked slow (what `make test` runs)
     run_tests.py --extras    what --full adds: sanitizer builds, slow tests
     run_tests.py --full      both
+    run_tests.py --sanitized only the PyTorch frontend and its Python binding under sanitizers, a part of --extras
 
 A suite that does not fit in --budget seconds is reported as skipped, with the reason.
 """
@@ -47,6 +48,28 @@ class Result:
 BACKEND_SUITES = {"onednn"}
 
 
+# What runs under both sanitizers with PyTorch: threads that record, free, wait and end. And what else runs under the one
+# for addresses: memory that is shared, viewed, handed over and freed.
+THREADED = [
+    "tests/torch/test_threads.py",
+    "tests/python/test_recording_threads.py",
+    "tests/python/test_streams.py",
+]
+SHARING = [
+    f"tests/python/test_{name}.py" for name in ("sharing", "views", "user_contracts", "programs_compiled")
+]
+
+
+@dataclass
+class Prepared:
+    """How a suite of Python tests is run: with packages of another build, say."""
+
+    packages: str = ""
+    env: dict[str, str] = field(default_factory=dict)
+    prefix: list[str] = field(default_factory=list)
+    options: list[str] = field(default_factory=list)
+
+
 @dataclass
 class Suite:
     name: str
@@ -87,18 +110,33 @@ class Runner:
         return [sys.executable, "-m", "mesonbuild.mesonmain", *arguments]
 
     def pytest_suite(
-        self, name: str, folders: list[str], marker: str, limit: float, needs: float = 0.0
+        self,
+        name: str,
+        folders: list[str],
+        marker: str,
+        limit: float,
+        needs: float = 0.0,
+        prepare: Callable[[Result, float], Prepared | None] | None = None,
+        lacks: str = "",
     ) -> Suite:
+        """Tests of these folders; with `prepare`, as it says, or not at all if it says nothing."""
+
         def run(result: Result, seconds: float):
+            deadline = time.monotonic() + seconds
+            prepared = prepare(result, seconds) if prepare else Prepared()
+            if prepared is None:
+                return
             record = self.results_dir / f"{name}.jsonl"
             record.unlink(missing_ok=True)
-            deadline = time.monotonic() + seconds
             command = [sys.executable, "-m", "pytest", "-p", "pytest_record", "-q", "-m", marker, *folders]
-            path = os.pathsep.join(filter(None, [str(ROOT / "tools/build"), os.environ.get("PYTHONPATH")]))
+            command = [*prepared.prefix, *command, *prepared.options]
+            folders_of_modules = [str(ROOT / "tools/build"), prepared.packages, os.environ.get("PYTHONPATH")]
+            path = os.pathsep.join(filter(None, folders_of_modules))
             env = {
                 "PYTHONPATH": path,
                 "LAZYT_TEST_RECORD": str(record),
                 "LAZYT_BAD_PLUGINS": str(self.build / "tests/abi/bad_plugins"),
+                **prepared.env,
             }
             if name in BACKEND_SUITES:
                 env["LAZYT_BACKEND"] = name
@@ -106,7 +144,9 @@ class Runner:
                 started = read_record(record)
                 status = run_process(command, deadline - time.monotonic(), env, record)
                 rows = read_record(record)
+                unfinished = any(row["outcome"] == "started" for row in rows.values())
                 ended_alone = status in (0, 1, 5) or status == "time limit" or len(rows) == len(started)
+                ended_alone = ended_alone or not unfinished  # behind the last test, so that none is left
                 for row in rows.values():
                     if row["outcome"] == "started":
                         row.update(outcome="failed", why=f"ended the process: {describe(status)}")
@@ -125,7 +165,20 @@ class Runner:
             if status not in (0, 5) and not result.failed:
                 result.fail(f"pytest: {describe(status)}")
 
-        return Suite(name, run, limit, needs)
+        return Suite(name, run, limit, needs, lacks)
+
+    def compile(
+        self, build: Path, options: list[str], deadline: float, env: dict[str, str] | None = None
+    ) -> str:
+        """Configures a second build once, and brings it up to date. What failed, or nothing."""
+        configure = [self.meson("setup", str(build), str(ROOT), *options)]
+        if (build / "build.ninja").exists():
+            configure = []
+        for command in [*configure, self.meson("compile", "-C", str(build))]:
+            status = run_process(command, deadline - time.monotonic(), env)
+            if status != 0:
+                return describe(status)
+        return ""
 
     def meson_suite(
         self,
@@ -145,15 +198,8 @@ class Runner:
             build = self.build
             if setup is not None:
                 build = self.build.with_name(f"{self.build.name}-{name}")
-                configure = (
-                    []
-                    if (build / "build.ninja").exists()
-                    else [self.meson("setup", str(build), str(ROOT), *setup)]
-                )
-                for command in [*configure, self.meson("compile", "-C", str(build))]:
-                    status = run_process(command, deadline - time.monotonic(), env)
-                    if status != 0:
-                        return result.fail(f"{name} build: {describe(status)}")
+                if broken := self.compile(build, setup, deadline, env):
+                    return result.fail(f"{name} build: {broken}")
             logs = build / "meson-logs"
             for stale in logs.glob(f"{name}.*"):
                 stale.unlink()
@@ -203,7 +249,58 @@ class Runner:
             self.fuzz(bare),
         ]
         slow = [f"tests/{name}" for name in python_folders()]
-        return suites + ([self.pytest_suite("slow", slow, "slow", 2400, 120)] if slow else [])
+        if slow:
+            suites.append(self.pytest_suite("slow", slow, "slow", 2400, 120))
+        return suites + self.sanitized()
+
+    def sanitized(self) -> list[Suite]:
+        """Python programs with the runtime, frontend, binding and reference plugin under a sanitizer; Python and
+        libtorch are as they come."""
+        asan = {"ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1"}  # Python and libtorch leave much at exit
+        tsan = {"TSAN_OPTIONS": "halt_on_error=1:history_size=4"}  # without suppressions
+        return [
+            self.sanitized_suite("asan-torch", "address", "libasan.so", asan, [], THREADED + SHARING),
+            self.sanitized_suite("tsan-torch", "thread", "libtsan.so", tsan, fixed_addresses(), THREADED),
+        ]
+
+    def sanitized_suite(
+        self,
+        name: str,
+        sanitizer: str,
+        runtime: str,
+        env: dict[str, str],
+        prefix: list[str],
+        tests: list[str],
+    ) -> Suite:
+        library = find_runtime(runtime)
+
+        def prepare(result: Result, seconds: float) -> Prepared | None:
+            deadline = time.monotonic() + seconds
+            build = self.build.with_name(f"{self.build.name}-{name}")
+            without = [f"-D{part}=disabled" for part in ("tests", "tools", "bench", "onednn")]
+            options = [f"-Db_sanitize={sanitizer}", "-Db_lundef=false", "-Doptimization=1", *without]
+            if broken := self.compile(build, options, deadline):
+                result.fail(f"{name} build: {broken}")
+                return None
+            installed = build / "installed"
+            install = self.meson(
+                "install", "-C", str(build), "--no-rebuild", "--quiet", "--destdir", str(installed)
+            )
+            run_process(install, deadline - time.monotonic())
+            package = next(installed.rglob("lazyt/_C.*.so"), None)
+            if not package:
+                result.fail(f"{name} build: no binding was installed; is PyTorch there?")
+                return None
+            return Prepared(
+                packages=str(package.parents[1]),
+                # Python has no C++: the sanitizer looks for what throws when the process begins.
+                env={**env, "LD_PRELOAD": f"{library} {find_runtime('libstdc++.so.6')}"},
+                prefix=prefix,
+                options=["-o", "timeout=900"],
+            )
+
+        lacks = "" if library else f"the compiler has no {runtime}"
+        return self.pytest_suite(name, tests, "slow or not slow", 1800, 400, prepare, lacks)
 
     def fuzz(self, options: list[str]) -> Suite:
         """Fuzz targets: the kept inputs, then some seconds of new ones. The only suite that needs clang."""
@@ -221,6 +318,16 @@ class Runner:
             if clang
             else "no clang++ that links libFuzzer; tools/build/system_packages.sh fuzz installs it",
         )
+
+
+def find_runtime(library: str) -> str:
+    """The path of a sanitizer's runtime of the compiler, or nothing."""
+    compiler = shutil.which(os.environ.get("CXX", "c++"))
+    if not compiler:
+        return ""
+    answer = subprocess.run([compiler, f"-print-file-name={library}"], capture_output=True, text=True).stdout
+    path = Path(answer.strip())
+    return str(path.resolve()) if path.is_absolute() and path.exists() else ""
 
 
 def find_clang() -> str:
@@ -333,7 +440,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     profile = parser.add_mutually_exclusive_group(required=True)
-    for name in ("tiny", "quick", "extras", "full"):
+    for name in ("tiny", "quick", "extras", "full", "sanitized"):
         profile.add_argument(f"--{name}", dest="profile", action="store_const", const=name)
     parser.add_argument("--build", type=Path, default=ROOT / "build", help="Meson build folder")
     parser.add_argument(
@@ -351,6 +458,7 @@ def main() -> int:
         "quick": runner.quick,
         "extras": runner.extras,
         "full": lambda: runner.quick() + runner.extras(),
+        "sanitized": runner.sanitized,
     }[arguments.profile]()
     earlier = [Result(**row) for row in json.loads(arguments.carry.read_text())] if arguments.carry else []
     results = run_suites(suites, arguments.budget)

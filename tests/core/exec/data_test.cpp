@@ -111,22 +111,22 @@ TEST_F(DataTest, StableIdsAreUniqueAndNeverZero) {
 
 TEST_F(DataTest, AnAliasKeepsItsSourceFromDonation) {
   auto source = make_ref<Data>(kMeta, 8, buffer(1, 2));
-  EXPECT_TRUE(source->may_donate());
+  EXPECT_TRUE(source->may_donate(source->state()));
   {
     auto alias = empty();
     alias->alias(source);
     auto second = empty();
     second->alias(alias);
-    EXPECT_FALSE(alias->may_donate());
-    EXPECT_FALSE(second->may_donate());
-    EXPECT_FALSE(source->may_donate());
+    EXPECT_FALSE(alias->may_donate(alias->state()));
+    EXPECT_FALSE(second->may_donate(second->state()));
+    EXPECT_FALSE(source->may_donate(source->state()));
     float values[2];
     EXPECT_TRUE(second->read(values).ok());
     EXPECT_EQ(values[0], 1);
   }
-  EXPECT_TRUE(source->may_donate());
+  EXPECT_TRUE(source->may_donate(source->state()));
   auto other = source;
-  EXPECT_FALSE(source->may_donate());
+  EXPECT_FALSE(source->may_donate(source->state()));
 }
 
 TEST_F(DataTest, AnAliasChainDoesNotGrow) {

@@ -350,7 +350,9 @@ base::Result<std::vector<ValueId>> Lowerer::functional(const Op& op, std::vector
   }
   if (op.random) return base::unimplemented(fmt::format("{}.{}: random, and not in the opset", op.name, op.overload));
   std::string name = op.functional_name, overload = op.functional_overload;
-  if (name == "aten::isneginf" || name == "aten::isposinf") {  // outside the opset, and a comparison
+  // Outside the opset, and another operator in disguise.
+  if (name == "aten::_index_put_impl") args.pop_back(), name = "aten::index_put";  // unsafe: whether CUDA checks indices
+  if (name == "aten::isneginf" || name == "aten::isposinf") {
     args.push_back(Arg::of_double(name == "aten::isneginf" ? -HUGE_VAL : HUGE_VAL));
     name = "aten::eq", overload = "Scalar";
   }

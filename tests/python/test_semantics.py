@@ -247,3 +247,25 @@ def test_sync_multi():
     assert not lazyt._C.is_pending(x)
     with pytest.raises(ValueError, match="lazyt:1"):
         lazyt.sync_multi([x], ["lazyt:1"])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64, torch.bool])
+def test_infinities_are_told_apart_without_the_host(dtype):
+    x = torch.tensor([float("inf"), float("-inf"), float("nan"), 0.0, 2.0])
+    x = x if dtype.is_floating_point else torch.tensor([0, 1, 2])
+    x = x.to(dtype)
+    for what in (torch.isneginf, torch.isposinf):
+        result = what(x.to("lazyt"))
+        assert result.dtype == torch.bool and torch.equal(result.cpu(), what(x))
+    assert set(lazyt.metrics.fallbacks()) <= {"aten::_local_scalar_dense"}
+
+
+def test_gradients_of_rows_that_were_picked_need_no_host():
+    x, rows = torch.arange(8.0).reshape(4, 2), torch.tensor([1, 1, 3])
+    gradients = []
+    for device in ("cpu", "lazyt"):
+        leaf = x.clone().to(device).requires_grad_()
+        (leaf[rows.to(device)] ** 2).sum().backward()
+        gradients.append(leaf.grad.cpu())
+    assert torch.equal(*gradients)
+    assert set(lazyt.metrics.fallbacks()) <= {"aten::_local_scalar_dense"}

@@ -17,6 +17,7 @@
 #include "base/env.h"
 #include "frontend/arguments.h"
 #include "frontend/errors.h"
+#include "frontend/metas.h"
 #include "frontend/overlap.h"
 #include "frontend/storage.h"
 #include "ir/registry.h"
@@ -28,9 +29,10 @@ using torch::jit::Stack;
 
 constexpr uint64_t kMostBytesForWords = 16 << 20;  // to hear eager's words for an error that a meta kernel found
 
-uint64_t max_probe_bytes() {
-  static const auto n = static_cast<uint64_t>(check(base::env_int("LAZYT_PROBE_BYTES", 1 << 18, 0, 1 << 30)));
-  return n;
+// A kernel that reads so much takes a few ms, once for a signature; what computes more gets less.
+uint64_t max_probe_bytes(const TorchOp& op) {
+  static const auto n = static_cast<uint64_t>(check(base::env_int("LAZYT_PROBE_BYTES", 1 << 24, 0, 1 << 30)));
+  return is_contraction(op) ? n / 64 : n;
 }
 
 Stack on_meta(c10::ArrayRef<c10::IValue> args) {
@@ -101,7 +103,13 @@ Answer ask_eager(const TorchOp& op, c10::ArrayRef<c10::IValue> given, int fill) 
 }
 
 Answer ask_meta(const TorchOp& op, c10::ArrayRef<c10::IValue> args) {
-  Answer a = ask(op, args, on_meta);
+  Answer a;
+  a.args = on_meta(args);
+  if (auto results = contraction_results(op, a.args)) {
+    a.results = std::move(*results);
+    return a;
+  }
+  a = ask(op, args, on_meta);
   check_overlap(op, args);
   return a;
 }
@@ -167,7 +175,7 @@ std::optional<Answer> probe(const TorchOp& op, c10::ArrayRef<c10::IValue> given)
   if (op.masks_count && has_mask(given)) fitted = with_one_value(op, given);
   const c10::ArrayRef<c10::IValue> args = fitted.empty() ? given : fitted;
   const uint64_t bytes = bytes_of(args);
-  const bool eager_first = speaks_for_all_values(op) && bytes <= max_probe_bytes();
+  const bool eager_first = speaks_for_all_values(op) && bytes <= max_probe_bytes(op);
   if (eager_first) {
     // What zeros and ones both raise is about shapes and dtypes; a singular matrix is about zeros.
     std::exception_ptr said;

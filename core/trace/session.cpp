@@ -157,7 +157,7 @@ base::Result<base::Ref<loader::Device>> Session::device() {
                      base::env_int("LAZYT_QUEUE", 4, 1, 1024).status(), base::env_bool("LAZYT_REPLAY", true).status(),
                      base::env_int("LAZYT_MAX_PENDING", 20000, 1, 1 << 30).status(),
                      base::env_bool("LAZYT_EAGER", false).status(),
-                     base::env_int("LAZYT_PROBE_BYTES", 1 << 18, 0, 1 << 30).status(),
+                     base::env_int("LAZYT_PROBE_BYTES", 1 << 24, 0, 1 << 30).status(),
                      base::env_choice("LAZYT_FALLBACK", "allow").status(), loader::check_deadline()})
     if (!check.ok()) return check;
   LAZYT_ASSIGN_OR_RETURN(auto plugin, loader::load(requested_));

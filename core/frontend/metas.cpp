@@ -1,0 +1,108 @@
+#include "frontend/metas.h"
+
+#include <ATen/OpMathType.h>
+#include <ATen/native/ConvUtils.h>
+#include <ATen/ops/addmm_meta_dispatch.h>
+#include <ATen/ops/addmv_meta_dispatch.h>
+#include <ATen/ops/baddbmm_meta_dispatch.h>
+#include <ATen/ops/bmm_meta_dispatch.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/mm_meta_dispatch.h>
+
+#include <span>
+#include <string_view>
+#include <unordered_map>
+
+namespace lazyt::frontend {
+namespace {
+
+using at::Tensor;
+using torch::jit::Stack;
+using Rule = Stack (*)(const Stack& args);  // nothing: ask elsewhere, as for what is wrong
+
+Stack mm(const Stack& a) { return {at::meta::mm(a[0].toTensor(), a[1].toTensor())}; }
+Stack bmm(const Stack& a) { return {at::meta::bmm(a[0].toTensor(), a[1].toTensor())}; }
+template <auto f>
+Stack with_addend(const Stack& a) {
+  return {f(a[0].toTensor(), a[1].toTensor(), a[2].toTensor(), a[3].toScalar(), a[4].toScalar())};
+}
+
+// input, weight, bias, stride, padding, dilation, transposed, output_padding, groups
+Stack convolution(const Stack& a) {
+  const Tensor &x = a[0].toTensor(), &w = a[1].toTensor();
+  const auto stride = a[3].toIntVector(), padding = a[4].toIntVector(), dilation = a[5].toIntVector(), more = a[7].toIntVector();
+  const bool transposed = a[6].toBool();
+  const int64_t groups = a[8].toInt();
+  const auto axes = static_cast<size_t>(std::max<int64_t>(x.dim() - 2, 0));
+  if (axes == 0 || w.dim() != x.dim() || groups < 1 || stride.size() != axes || padding.size() != axes || dilation.size() != axes ||
+      more.size() != axes || x.size(1) != (transposed ? w.size(0) : w.size(1) * groups) || w.size(0) % groups != 0 ||
+      w.scalar_type() != x.scalar_type())
+    return {};
+  for (size_t d = 0; d < axes; d++)
+    if (stride[d] < 1 || dilation[d] < 1 || padding[d] < 0) return {};
+  const auto sizes = transposed ? at::native::conv_input_size(x.sizes(), w.sizes(), padding, more, stride, dilation, groups)
+                                : at::native::conv_output_size(x.sizes(), w.sizes(), padding, stride, dilation);
+  for (int64_t size : std::span(sizes).subspan(2))
+    if (size < 1) return {};
+  return {x.new_empty(sizes)};
+}
+
+// grad_output, input, weight, bias_sizes, ..., output_mask
+Stack convolution_backward(const Stack& a) {
+  const auto mask = a[10].toBoolList();
+  const Tensor &grad = a[0].toTensor(), &input = a[1].toTensor(), &weight = a[2].toTensor();
+  auto like = [&](bool wanted, const Tensor& t) { return wanted ? at::empty_like(t, at::MemoryFormat::Contiguous) : Tensor(); };
+  Tensor bias;
+  if (mask[2]) bias = grad.new_empty({grad.size(1)});
+  return {like(mask[0], input), like(mask[1], weight), bias};
+}
+
+// [batch, heads, length, width], lying with heads behind length.
+Tensor by_token(const Tensor& like, int64_t length, int64_t width) {
+  return like.new_empty({like.size(0), length, like.size(1), width}).transpose(1, 2);
+}
+Stack attention(const Stack& a) {
+  const Tensor &q = a[0].toTensor(), &v = a[2].toTensor();
+  const Tensor sums = q.new_empty({q.size(0), q.size(2), q.size(1)}, q.options().dtype(at::toOpMathType(q.scalar_type())));
+  return {by_token(q, q.size(2), v.size(3)), sums.transpose(1, 2)};
+}
+Stack attention_backward(const Stack& a) {
+  Stack out;
+  for (size_t i : {1, 2, 3}) out.emplace_back(by_token(a[i].toTensor(), a[i].toTensor().size(2), a[i].toTensor().size(3)));
+  return out;
+}
+
+const auto& rules() {
+  static const auto& all = *new std::unordered_map<std::string_view, Rule>{
+      {"aten::mm", mm},
+      {"aten::bmm", bmm},
+      {"aten::addmm", with_addend<at::meta::addmm>},
+      {"aten::addmv", with_addend<at::meta::addmv>},
+      {"aten::baddbmm", with_addend<at::meta::baddbmm>},
+      {"aten::convolution", convolution},
+      {"aten::convolution_backward", convolution_backward},
+      {"aten::_scaled_dot_product_flash_attention_for_cpu", attention},
+      {"aten::_scaled_dot_product_flash_attention_for_cpu_backward", attention_backward},
+  };
+  return all;
+}
+
+}  // namespace
+
+bool is_contraction(const TorchOp& op) {
+  const std::string_view name = op.op.name;
+  if (rules().contains(name)) return true;
+  for (std::string_view part : {"attention", "bilinear", "cdist", "cholesky", "conv", "ctc_loss", "eig", "geqrf", "inverse", "linalg", "linear",
+                                "lstsq", "lstm", "lu_", "matmul", "matrix_exp", "ormqr", "pdist", "qr", "svd", "triangular", "trilinear"})
+    if (name.find(part) != std::string_view::npos) return true;
+  return false;
+}
+
+std::optional<Stack> contraction_results(const TorchOp& op, const Stack& args) {
+  const auto rule = rules().find(op.op.name);
+  if (rule == rules().end() || !op.op.overload.empty()) return std::nullopt;
+  Stack results = rule->second(args);
+  return results.empty() ? std::nullopt : std::optional(std::move(results));
+}
+
+}  // namespace lazyt::frontend

@@ -300,7 +300,7 @@ class Runner:
             )
 
         lacks = "" if library else f"the compiler has no {runtime}"
-        return self.pytest_suite(name, tests, "slow or not slow", 1800, 400, prepare, lacks)
+        return self.pytest_suite(name, tests, "slow or not slow", 2400, 1200, prepare, lacks)
 
     def fuzz(self, options: list[str]) -> Suite:
         """Fuzz targets: the kept inputs, then some seconds of new ones. The only suite that needs clang."""

@@ -101,16 +101,17 @@ Chain plan(Meta natural, const Geometry& view) {
   if (natural.dtype == v.dtype && view.offset == 0 && same_layout(natural, v)) return c;
   if (v.numel() == 0) {
     c.flatten(natural);
-    if (natural.dtype != v.dtype) c.steps.push_back({Step::kBitcast, {}, {}, 0, 0, 0, v.dtype});
     c.slice(0, 0, 0);
-    c.dims = {0};
+    if (natural.dtype != v.dtype) c.steps.push_back({Step::kBitcast, {}, {}, 0, 0, 0, v.dtype});
     c.reshape(v.dims);
     return c;
   }
   if (natural.dtype != v.dtype) {
     c.flatten(natural);
-    int64_t bytes = c.dims[0] * static_cast<int64_t>(lazyt_dtype_size(natural.dtype));
-    c.dims = {bytes / static_cast<int64_t>(lazyt_dtype_size(v.dtype))};
+    const auto from = static_cast<int64_t>(lazyt_dtype_size(natural.dtype)), to = static_cast<int64_t>(lazyt_dtype_size(v.dtype));
+    const int64_t whole = c.dims[0] * from / to;  // bytes at the end that are no element stay out
+    c.slice(0, 0, whole * to / from);
+    c.dims = {whole};
     c.steps.push_back({Step::kBitcast, {}, {}, 0, 0, 0, v.dtype});
     natural = Meta::contiguous(v.dtype, c.dims);
     if (view.offset == 0 && same_layout(natural, v)) return c;

@@ -53,6 +53,8 @@ void as_strided_scatter(Stack& stack) {
 void view_dtype(Stack& stack) {
   auto dtype = pop(stack).toScalarType();
   at::Tensor operand = row_major(pop(stack).toTensor());
+  // PyTorch's copies of a view want the bytes behind it to be whole elements, too.
+  if (operand.storage().nbytes() % c10::elementSize(dtype) != 0) operand = operand.clone();
   push(stack, at::as_strided(operand, operand.sizes(), c10::contiguous_strides(operand.sizes()), 0).view(dtype));
 }
 

@@ -8,26 +8,30 @@
 
 namespace lazyt::frontend {
 
-// v with each tensor of our device replaced by f(tensor), and the device by another; other tensors stay.
-// Generators of our device become None.
+// v with each of its tensors replaced by f(tensor), in lists too.
 template <class F>
-c10::IValue replace(const c10::IValue& v, c10::Device device, F&& f) {
-  auto one = [&](const at::Tensor& t) { return is_lazy(t) ? f(t) : t; };
-  if (v.isTensor()) return one(v.toTensor());
+c10::IValue map_tensors(const c10::IValue& v, F&& f) {
+  if (v.isTensor()) return f(v.toTensor());
   if (v.isTensorList()) {
     c10::List<at::Tensor> out;
-    for (const auto& e : v.toListRef()) out.push_back(one(e.toTensor()));
+    for (const auto& e : v.toListRef()) out.push_back(f(e.toTensor()));
     return out;
   }
   if (v.isOptionalTensorList()) {
     c10::List<std::optional<at::Tensor>> out;
-    for (const auto& e : v.toListRef())
-      out.push_back(e.isNone() ? std::nullopt : std::optional<at::Tensor>(one(e.toTensor())));
+    for (const auto& e : v.toListRef()) out.push_back(e.isNone() ? std::nullopt : std::optional<at::Tensor>(f(e.toTensor())));
     return out;
   }
+  return v;
+}
+
+// v with each tensor of our device replaced by f(tensor), and the device by another; other tensors stay.
+// Generators of our device become None.
+template <class F>
+c10::IValue replace(const c10::IValue& v, c10::Device device, F&& f) {
   if (v.isDevice()) return device;
   if (v.isGenerator() && v.toGenerator().device().type() == kDeviceType) return {};
-  return v;
+  return map_tensors(v, [&](const at::Tensor& t) { return is_lazy(t) ? f(t) : t; });
 }
 
 template <class F>

@@ -1,5 +1,7 @@
 #include "frontend/encode.h"
 
+#include <ATen/ExpandUtils.h>
+
 #include "frontend/dtype.h"
 #include "frontend/random.h"
 #include "frontend/storage.h"
@@ -120,7 +122,7 @@ class Encoder {
     *w++ = static_cast<uint64_t>(impl->storage_offset());
     for (size_t i = 0; i < rank; i++) w[i] = static_cast<uint64_t>(sizes[i]), w[rank + i] = static_cast<uint64_t>(strides[i]);
     const int64_t numbers = impl->numel() << at::isComplexType(t.scalar_type());
-    if (numel_ < numbers) numel_ = numbers;
+    if (numel_ < numbers && !arg.out) numel_ = numbers;
   }
 
   // A number in a tensor's clothes is taken by value; anything else is eager's error.
@@ -237,20 +239,42 @@ void seed_and_offset(Call& call, RandomState r) {
   }
 }
 
-}  // namespace
+// How many numbers the operator draws; most: as many as its largest operand has elements.
+int64_t drawn(const Op& op, c10::ArrayRef<c10::IValue> args, int64_t most) {
+  if (op.lowering == Lowering::kNormalOf && args[0].isTensor() && args[1].isTensor())
+    return c10::multiply_integers(at::infer_size(args[0].toTensor().sizes(), args[1].toTensor().sizes()));
+  if (op.lowering == Lowering::kMultinomial) {  // by row, and as many as it takes of each
+    const int64_t rows = args[0].toTensor().dim() == 2 ? args[0].toTensor().size(0) : 1;
+    return std::max(most, rows * std::max<int64_t>(args[1].toInt(), 0));
+  }
+  return most;
+}
 
-bool encode(const TorchOp& op, c10::ArrayRef<c10::IValue> args, Call& call) {
+// The words, without seed and offset. False: see encode.
+bool write(const TorchOp& op, c10::ArrayRef<c10::IValue> args, Call& call, Encoder& encoder) {
   call.clear(&op.op);
-  if (op.op.random) check_drawn(op.op, args);
-  Encoder encoder(op, call, op.op.random && takes_numbers(op.op, args));
   encoder.run(args);
-  if (op.op.random) seed_and_offset(call, draw(encoder.generator(), (encoder.numel() + 1) / 2));
   return !encoder.has_notes();
 }
 
+}  // namespace
+
+bool encode(const TorchOp& op, c10::ArrayRef<c10::IValue> args, Call& call) {
+  if (op.op.random) check_drawn(op.op, args);
+  Encoder encoder(op, call, op.op.random && takes_numbers(op.op, args));
+  const bool written = write(op, args, call, encoder);
+  if (op.op.random) seed_and_offset(call, draw(encoder.generator(), (drawn(op.op, args, encoder.numel()) + 1) / 2));
+  return written;
+}
+
 void encode_again(const TorchOp& op, c10::ArrayRef<c10::IValue> args, Call& call) {
-  TORCH_INTERNAL_ASSERT(!op.op.random);
-  encode(op, args, call);
+  const std::vector<lazyt_scalar_t> before = call.scalars;
+  Encoder encoder(op, call, op.op.random && takes_numbers(op.op, args));
+  write(op, args, call, encoder);
+  for (size_t i = before.size() - 2; op.op.random && i < before.size(); i++) {  // the same seed and offset
+    call.scalars.push_back(before[i]);
+    call.scalar_types.push_back({LAZYT_DTYPE_INT64, false});
+  }
 }
 
 }  // namespace lazyt::frontend

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "exec/host_runner.h"
+#include "frontend/arguments.h"
 #include "frontend/dtype.h"
 #include "frontend/registration.h"
 #include "trace/session.h"
@@ -65,12 +66,21 @@ class Runner final : public exec::HostRunner {
     for (size_t i = 0; i < node.args.size(); i++) stack.push_back(to_ivalue(node.args[i], schema_args[i].real_type(), values));
     for (size_t i = node.args.size(); i < schema_args.size(); i++) stack.push_back(*schema_args[i].default_value());
     if (reads_bytes(node.name, node.overload)) stack[0] = row_major(stack[0].toTensor());
-    handle->callBoxed(stack);
-    uint32_t next = node.first_result;
-    for (const c10::IValue& v : stack) {
-      if (v.isTensor()) values[next++] = v.toTensor();
-      else for (const auto& e : v.toListRef()) values[next++] = e.toTensor();
+    // One that writes works on copies, which stand behind its new tensors (trace::Op).
+    const auto writes = [](const c10::Argument& a) { return a.alias_info() && a.alias_info()->isWrite(); };
+    std::vector<at::Tensor> results, written;
+    for (size_t i = 0; i < schema_args.size(); i++) {
+      if (!writes(schema_args[i])) continue;
+      stack[i] = map_tensors(stack[i], [](const at::Tensor& t) { return t.clone(); });
+      collect(written, stack[i]);
     }
+    handle->callBoxed(stack);
+    for (size_t i = 0; i < stack.size(); i++)
+      if (!writes(handle->schema().returns()[i])) collect(results, stack[i]);
+    for (at::Tensor& t : written)
+      if (t.defined()) results.push_back(std::move(t));
+    TORCH_CHECK(results.size() == node.result_count, "lazyt: ", node.name, " gave ", results.size(), " tensors, not ", node.result_count);
+    std::copy(results.begin(), results.end(), values.begin() + node.first_result);
   }
 
   // Operators that PRG-3 defines on row-major operands; PyTorch's look at the storage.
@@ -79,7 +89,7 @@ class Runner final : public exec::HostRunner {
   }
   static at::Tensor row_major(const at::Tensor& t) {
     at::Tensor dense = t.contiguous();
-    return dense.storage_offset() == 0 ? dense : dense.clone();
+    return dense.storage_offset() == 0 && dense.storage().nbytes() == dense.nbytes() ? dense : dense.clone();
   }
 
   static c10::IValue to_ivalue(const Arg& a, c10::TypePtr type, const std::vector<at::Tensor>& values) {

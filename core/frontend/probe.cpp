@@ -76,6 +76,27 @@ uint64_t bytes_of(c10::ArrayRef<c10::IValue> args) {
   return sum;
 }
 
+std::vector<c10::IValue> functional_args(const TorchOp& op, c10::ArrayRef<c10::IValue> args) {
+  std::vector<c10::IValue> out;
+  auto written = [&] {
+    size_t i = 0;
+    while (!op.op.args[i].out) i++;
+    return args[i].toTensor().scalar_type();
+  };
+  for (int from : op.op.functional_args) {
+    switch (from) {
+      case trace::kOutDType: out.emplace_back(written()); break;
+      case trace::kOutLayout: out.emplace_back(at::kStrided); break;
+      case trace::kOutDevice: out.emplace_back(device()); break;
+      case trace::kOutPinned: out.emplace_back(); break;
+      default: out.push_back(args[static_cast<size_t>(from)]);
+    }
+  }
+  for (size_t i = 0; i < args.size() && op.op.functional_args.empty(); i++)
+    if (!op.op.args[i].out) out.push_back(args[i]);
+  return out;
+}
+
 template <class Make>
 Answer ask(const TorchOp& op, c10::ArrayRef<c10::IValue> args, Make&& make) {
   Answer a;
@@ -83,10 +104,7 @@ Answer ask(const TorchOp& op, c10::ArrayRef<c10::IValue> args, Make&& make) {
   a.results = a.args;
   op.handle.callBoxed(a.results);
   if (op.functional) {
-    std::vector<c10::IValue> read;
-    for (size_t i = 0; i < args.size(); i++)
-      if (!op.op.args[i].out) read.push_back(args[i]);
-    Stack stack = make(read);
+    Stack stack = make(functional_args(op, args));
     op.functional->callBoxed(stack);
     for (const c10::IValue& v : stack) collect(a.functional, v);
   }

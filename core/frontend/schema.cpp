@@ -74,24 +74,61 @@ std::vector<c10::OperatorHandle> overloads(const std::string& name, const c10::O
   return out;
 }
 
-// The operator that returns what this one writes: the same arguments, without out=, nothing written.
-std::optional<c10::OperatorHandle> find_functional(const c10::FunctionSchema& schema) {
-  std::vector<const c10::Argument*> args;
-  for (const auto& a : schema.arguments())
-    if (!a.is_out()) args.push_back(&a);
+// An operator that returns what another one writes.
+struct Functional {
+  c10::OperatorHandle handle;
+  std::vector<int> args;  // where it takes them from (trace::Op::functional_args)
+  bool same_order;        // they are those of the other one, without out=
+};
+
+// What a function that makes a tensor takes besides what its out= form takes.
+int of_the_result(const c10::Argument& a) {
+  static const auto& kNames = *new std::map<std::string, int>{
+      {"dtype", trace::kOutDType}, {"layout", trace::kOutLayout}, {"device", trace::kOutDevice}, {"pin_memory", trace::kOutPinned}};
+  auto it = kNames.find(a.name());
+  return a.default_value() && it != kNames.end() ? it->second : 0;
+}
+
+// Takes every argument of `schema` but out=, by position or else by name; what is left over says how a result is made.
+std::optional<Functional> as_functional(const c10::FunctionSchema& schema, const c10::OperatorHandle& handle) {
+  const c10::FunctionSchema& s = handle.schema();
+  if (!is_pure(s)) return std::nullopt;
+  std::vector<int> wanted;
+  for (size_t i = 0; i < schema.arguments().size(); i++)
+    if (!schema.arguments()[i].is_out()) wanted.push_back(static_cast<int>(i));
+  auto fits = [&](int i, const c10::Argument& a) { return *schema.arguments()[i].real_type() == *a.real_type(); };
+  Functional f{handle, {}, s.arguments().size() == wanted.size()};
+  for (size_t i = 0; i < s.arguments().size() && f.same_order; i++) f.same_order = fits(wanted[i], s.arguments()[i]);
+  if (f.same_order) {
+    f.args = std::move(wanted);
+    return f;
+  }
+  for (const c10::Argument& a : s.arguments()) {
+    auto it = std::find_if(wanted.begin(), wanted.end(), [&](int i) { return schema.arguments()[i].name() == a.name() && fits(i, a); });
+    if (it != wanted.end()) {
+      f.args.push_back(*it);
+      wanted.erase(it);
+    } else if (int from = of_the_result(a)) {
+      f.args.push_back(from);
+    } else {
+      return std::nullopt;
+    }
+  }
+  return wanted.empty() ? std::optional(f) : std::nullopt;
+}
+
+// The best one: of the same order before others, and of the same overload name.
+std::optional<Functional> find_functional(const c10::FunctionSchema& schema) {
   std::string name = schema.name();
   std::vector<std::string> names = {name, name + "_functional"};
   if (name.size() > 1 && name.back() == '_' && name[name.size() - 2] != '_')
     names = {name.substr(0, name.size() - 1), name.substr(0, name.size() - 1) + "_functional"};
-  std::optional<c10::OperatorHandle> found;
+  std::optional<Functional> found;
   for (const std::string& n : names)
     for (const c10::OperatorHandle& h : overloads(n, {schema.name(), schema.overload_name()})) {
-      const c10::FunctionSchema& s = h.schema();
-      if (!is_pure(s) || s.arguments().size() != args.size()) continue;
-      bool same = true;
-      for (size_t i = 0; i < args.size() && same; i++) same = *s.arguments()[i].real_type() == *args[i]->real_type();
-      if (!same) continue;
-      if (!found || s.overload_name() == schema.overload_name()) found = h;
+      auto f = as_functional(schema, h);
+      if (!f || (found && found->same_order && !f->same_order)) continue;
+      if (!found || (f->same_order && !found->same_order) || h.schema().overload_name() == schema.overload_name()) found = std::move(f);
     }
   return found;
 }
@@ -101,13 +138,35 @@ Lowering special(const std::string& name, const std::string& overload) {
       {"aten::copy_", Lowering::kCopy},         {"aten::fill_", Lowering::kFill},
       {"aten::zero_", Lowering::kZero},         {"aten::native_dropout", Lowering::kDropout},
       {"aten::uniform_", Lowering::kUniform},   {"aten::normal_", Lowering::kNormal},
-      {"aten::bernoulli", Lowering::kBernoulli}, {"aten::random_", Lowering::kRandInt},
+      {"aten::random_", Lowering::kRandInt},
+      {"aten::exponential_", Lowering::kExponential}, {"aten::exponential", Lowering::kExponential},
+      {"aten::cauchy_", Lowering::kCauchy},           {"aten::cauchy", Lowering::kCauchy},
+      {"aten::log_normal_", Lowering::kLogNormal},    {"aten::log_normal", Lowering::kLogNormal},
+      {"aten::geometric_", Lowering::kGeometric},     {"aten::geometric", Lowering::kGeometric},
+      {"aten::rrelu_with_noise_", Lowering::kRelu},   {"aten::rrelu_with_noise", Lowering::kRelu},
+      {"aten::multinomial", Lowering::kMultinomial},
   };
   if (name == "aten::arange") return overload == "start" || overload == "start_step" ? Lowering::kArange : Lowering::kPlain;
   if (name == "aten::bernoulli_") return overload == "float" ? Lowering::kBernoulliFloat : Lowering::kBernoulli;
-  if (name == "aten::bernoulli" && overload != "") return Lowering::kPlain;
+  if (name == "aten::bernoulli") return overload.empty() || overload == "out" ? Lowering::kBernoulli : Lowering::kPlain;
+  if (name == "aten::normal") return overload.find("Tensor") != std::string::npos ? Lowering::kNormalOf : Lowering::kPlain;
   auto it = kSpecial.find(name);
   return it == kSpecial.end() ? Lowering::kPlain : it->second;
+}
+
+// The functional form of one that writes out= and more returns out= first.
+template <class Refuse>
+void order_written(TorchOp& t, Refuse&& refuse) {
+  std::vector<size_t> written;
+  uint32_t outs = 0;
+  for (size_t i = 0; i < t.op.args.size(); i++)
+    if (t.op.args[i].written) written.push_back(i), outs += t.op.args[i].out;
+  if (outs == 0 || outs == written.size()) return;
+  uint32_t next_out = 0, next = outs;
+  for (size_t i : written) {
+    if (t.handle.schema().arguments()[i].real_type()->kind() != c10::TypeKind::TensorType) refuse("it writes lists besides out=");
+    t.op.written_order.push_back(t.op.args[i].out ? next_out++ : next++);
+  }
 }
 
 void fill(TorchOp& t) {
@@ -149,16 +208,22 @@ void fill(TorchOp& t) {
   if (mutates && (t.handle.hasTag(at::Tag::pointwise) || op.lowering == Lowering::kCopy) &&
       op.lowering != Lowering::kFill && op.lowering != Lowering::kZero)
     t.overlap = op.name == "aten::masked_fill_" ? OverlapRule::kPartial : OverlapRule::kInternalAndPartial;
-  if (t.has_out && std::any_of(op.args.begin(), op.args.end(), [](const trace::OpArg& a) { return a.written && !a.out; }))
-    refuse("it writes arguments besides out=");  // the functional form returns them in another order
+  order_written(t, refuse);
   op.functional_name = op.name;
   op.functional_overload = op.overload;
   if (mutates && op.lowering == Lowering::kPlain) {
-    t.functional = find_functional(schema);
-    if (!t.functional) refuse("it has no functional form");
-    if (t.functional) {
-      op.functional_name = t.functional->schema().name();
-      op.functional_overload = t.functional->schema().overload_name();
+    if (auto f = find_functional(schema)) {
+      const c10::FunctionSchema& s = f->handle.schema();
+      op.functional_name = s.name();
+      op.functional_overload = s.overload_name();
+      t.functional = f->handle;
+      if (!f->same_order) op.functional_args = std::move(f->args);
+    } else if (op.name.rfind("aten::", 0) == 0) {
+      refuse("it has no functional form");
+    } else {
+      t.writes_itself = true;
+      t.has_out = false;
+      for (trace::OpArg& a : op.args) a.out = false;
     }
   }
   size_t tensors = 0, lists = 0;
@@ -180,13 +245,15 @@ void fill(TorchOp& t) {
   if (lists > 1 || (lists && tensors)) refuse("its results mix tensors and lists");
   // Host scalars only where the opset says what they mean; elsewhere numbers are part of the signature.
   const ir::OpInfo* info = ir::find_op(op.functional_name, op.functional_overload);
-  size_t position = 0;
-  for (trace::OpArg& a : op.args) {
-    if (a.out) continue;
-    bool known = info && position < 64 && !(info->static_args >> position & 1);
-    a.moves = info && position < 64 && (info->moving_args >> position & 1);
-    a.is_static = a.moves || !(known || op.lowering == Lowering::kFill);
-    position++;
+  std::vector<int> order = op.functional_args;
+  for (size_t i = 0; i < op.args.size() && op.functional_args.empty(); i++)
+    if (!op.args[i].out) order.push_back(static_cast<int>(i));
+  for (trace::OpArg& a : op.args) a.is_static = op.lowering != Lowering::kFill;
+  for (size_t position = 0; info && position < order.size() && position < 64; position++) {
+    if (order[position] < 0) continue;
+    trace::OpArg& a = op.args[order[position]];
+    a.moves = info->moving_args >> position & 1;
+    a.is_static = a.moves || (a.is_static && (info->static_args >> position & 1));
   }
 }
 

@@ -67,14 +67,13 @@ ShapeResult compute(const TorchOp& op, c10::ArrayRef<c10::IValue> args) {
   for (size_t i = 0; i < op.op.args.size(); i++) {
     if (!op.op.args[i].written) continue;
     const c10::IValue& after = answer->args[i];
-    if (op.op.args[i].out && args[i].isTensor() && after.toTensor().sizes() != args[i].toTensor().sizes())
-      r.resized.push_back({static_cast<uint32_t>(i), after.toTensor().sizes().vec(), after.toTensor().strides().vec()});
-    collect(written, after);
-    if (op.op.args[i].out && args[i].isTensorList()) {
-      std::vector<at::Tensor> before, resized;
-      collect(before, args[i]), collect(resized, after);
-      for (size_t k = 0; k < before.size(); k++)
-        if (before[k].sizes() != resized[k].sizes()) r.host_reason = "it resizes a list of out= tensors";
+    std::vector<at::Tensor> before;
+    const size_t first = written.size();
+    collect(before, args[i]), collect(written, after);
+    for (size_t k = 0; k < before.size(); k++) {
+      if (!before[k].defined() || before[k].sizes() == written[first + k].sizes()) continue;
+      if (op.writes_itself) r.host_reason = "it resizes what it writes";
+      else if (op.op.args[i].out) r.resized.push_back({static_cast<uint32_t>(i), static_cast<uint32_t>(k), written[first + k].sizes().vec(), written[first + k].strides().vec()});
     }
     if (shares_elements(args[i])) r.host_reason = "it writes elements that share memory";
   }
@@ -82,7 +81,7 @@ ShapeResult compute(const TorchOp& op, c10::ArrayRef<c10::IValue> args) {
   const std::vector<at::Tensor>& pure = answer->functional;
   if (!pure.empty() && pure.size() == fresh.size() + written.size()) {
     for (size_t i = 0; i < written.size(); i++) {
-      const at::Tensor& result = pure[r.fresh + i];
+      const at::Tensor& result = pure[r.fresh + (op.op.written_order.empty() ? i : op.op.written_order[i])];
       // Pointwise kernels compute as they would without out= and convert; others may compute in out's dtype.
       if (op.has_out && op.overlap == OverlapRule::kNone && result.scalar_type() != written[i].scalar_type()) r.host_reason = "its out= has another dtype";
       written[i] = result;

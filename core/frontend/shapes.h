@@ -9,7 +9,8 @@
 namespace lazyt::frontend {
 
 struct Resized {
-  uint32_t arg;  // index of an out= argument that takes another shape
+  uint32_t arg;      // index of an out= argument that takes another shape
+  uint32_t element;  // which of its tensors, if it is a list
   base::Dims dims, strides;
 };
 

@@ -157,8 +157,8 @@ void record_call(TorchOp& op, torch::jit::Stack* stack) {
   if (op.has_out) {  // an out= tensor of another shape is resized first, as in eager
     const ShapeResult shapes = infer(op, call, args);
     if (shapes.host_reason) return call_on_host(op, stack, shapes.host_reason);
-    for (const auto& [index, dims, strides] : shapes.resized) {
-      const at::Tensor& out = args[index].toTensor();
+    for (const auto& [index, element, dims, strides] : shapes.resized) {
+      const at::Tensor out = args[index].isTensor() ? args[index].toTensor() : args[index].toListRef()[element].toTensor();
       out.resize_(dims);
       out.unsafeGetTensorImpl()->set_sizes_and_strides(dims, strides);
     }

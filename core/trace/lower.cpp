@@ -3,10 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <unordered_set>
 
 #include "ir/registry.h"
+#include "trace/lower_random.h"
+#include "trace/nodes.h"
 #include "trace/promote.h"
 #include "trace/views.h"
 
@@ -90,28 +91,16 @@ class Lowerer {
     return o.value;
   }
 
-  ValueId cast(ValueId v, DType dtype) {
-    const Meta& m = graph_.values[v].meta;
-    if (m.dtype == dtype) return v;
-    return graph_.add_op("aten::_to_copy", "",
-                         {Arg::of_value(v), Arg::of_int(dtype, LAZYT_ARG_DTYPE), Arg::none(), Arg::none(), Arg::none(),
-                          Arg::of_bool(false), Arg::none()},
-                         Meta::contiguous(dtype, m.dims), source_);
-  }
-
-  ValueId expand(ValueId v, const Dims& dims) {
-    if (graph_.values[v].meta.dims == dims) return v;
-    return graph_.add_op("aten::expand", "", {Arg::of_value(v), Arg::of_ints(dims), Arg::of_bool(false)},
-                         Meta::contiguous(graph_.values[v].meta.dtype, dims), source_);
-  }
+  Nodes nodes() { return {graph_, source_}; }
+  ValueId cast(ValueId v, DType dtype) { return nodes().cast(v, dtype); }
 
   base::Status token(size_t index);
+  static std::vector<Arg> functional_args(const Op& op, const std::vector<Arg>& args, const std::vector<Meta>& results);
   base::Result<Arg> arg(const OpArg& spec);
   void promote_operands(std::vector<Arg>& args, const ir::OpInfo& info, const std::vector<Meta>& results);
   void drop_legacy_empties(Arg& list, const Meta& result);
   void count_axes_from_front(std::vector<Arg>& args, const ir::OpInfo& info) const;
   base::Result<std::vector<ValueId>> functional(const Op& op, std::vector<Arg> args, const std::vector<Meta>& results);
-  base::Result<std::vector<ValueId>> random(const Op& op, const std::vector<Arg>& args, const std::vector<Meta>& results);
   Arg next_scalar() { return Arg::of_value(scalars_[scalar_++]); }
 
   const Tape& tape_;
@@ -213,14 +202,15 @@ base::Status Lowerer::token(size_t index) {
   for (const OpArg& spec : op.args) {
     size_t first = operand_;
     // What an operator only overwrites is not read (its old bytes may be all the program's input).
-    bool unread = spec.out || (spec.written && op.lowering != Lowering::kPlain && op.lowering != Lowering::kBernoulli);
+    bool reads = op.lowering == Lowering::kPlain || op.lowering == Lowering::kBernoulli || op.lowering == Lowering::kRelu;
+    bool unread = spec.out || (spec.written && !reads);
     OpArg s = spec;
     s.out = unread;
     auto a = arg(s);
     if (!a.ok()) return a.status();
     if (spec.written)
       for (size_t i = first; i < operand_; i++) written.push_back(i);
-    if (!spec.out) args.push_back(std::move(a).value());
+    if (!spec.out || !op.functional_args.empty()) args.push_back(std::move(a).value());
   }
 
   std::vector<Meta> results;
@@ -230,13 +220,18 @@ base::Status Lowerer::token(size_t index) {
     // Not asked for (an output_mask): an empty tensor that nobody reads.
     if (results.back().dtype == LAZYT_DTYPE_INVALID) results.back() = Meta::contiguous(LAZYT_DTYPE_FLOAT32, {0});
   }
-  auto values = functional(op, std::move(args), results);
+  if (!op.functional_args.empty()) args = functional_args(op, args, results);
+  // What is written, by its place in the functional operator's results.
+  auto place = [&](uint32_t i) { return h.fresh + (op.written_order.empty() ? i : op.written_order[i]); };
+  std::vector<Meta> returned = results;
+  for (uint32_t i = 0; i < h.written; i++) returned[place(i)] = results[h.fresh + i];
+  auto values = functional(op, std::move(args), returned);
   if (!values.ok()) return values.status().with_note(op.name, fmt::format("token {} of the trace", index));
   for (uint32_t i = 0; i < h.fresh; i++) slots_[token.first_result + i] = values.value()[i];
   for (uint32_t i = 0; i < h.written; i++) {
     Operand& o = operands_[written[i]];
     uint32_t slot = token.first_result + h.fresh + i;
-    ValueId v = expand(cast(values.value()[h.fresh + i], o.view.meta.dtype), o.view.meta.dims);
+    ValueId v = nodes().fit(cast(values.value()[place(i)], o.view.meta.dtype), o.view.meta.dims);
     // Bytes that were never written may take this geometry as their natural one.
     const Meta& before = tape_.slots[o.slot];
     const Meta& after = tape_.slots[slot];
@@ -252,6 +247,20 @@ base::Status Lowerer::token(size_t index) {
       if (operands_[written[j]].slot == o.slot) operands_[written[j]].slot = slot;
   }
   return {};
+}
+
+std::vector<Arg> Lowerer::functional_args(const Op& op, const std::vector<Arg>& args, const std::vector<Meta>& results) {
+  std::vector<Arg> out;
+  for (int from : op.functional_args) {
+    switch (from) {
+      case kOutDType: out.push_back(Arg::of_int(results[0].dtype, LAZYT_ARG_DTYPE)); break;
+      case kOutLayout: out.push_back(Arg::of_int(0, LAZYT_ARG_LAYOUT)); break;
+      case kOutDevice: out.push_back(Arg::of_int(0, LAZYT_ARG_DEVICE)); break;
+      case kOutPinned: out.push_back(Arg::none()); break;
+      default: out.push_back(args[static_cast<size_t>(from)]);
+    }
+  }
+  return out;
 }
 
 // Casts the operands of a pointwise operator to the dtype it computes in (PRG-4). Host scalars stay.
@@ -323,16 +332,8 @@ base::Result<std::vector<ValueId>> Lowerer::functional(const Op& op, std::vector
       if (args[1].kind == LAZYT_ARG_VALUE && graph_.values[args[1].value].kind != ir::ValueKind::kHostScalar)
         return std::vector<ValueId>{args[1].value};  // fill_.Tensor: cast and broadcast by the write
       if (args[1].kind == LAZYT_ARG_VALUE && !graph_.values[args[1].value].weak)  // a 0-dim CPU tensor, the same
-        return std::vector<ValueId>{graph_.add_op(
-            "aten::full", "",
-            {Arg::of_ints({}), args[1], Arg::of_int(graph_.values[args[1].value].meta.dtype, LAZYT_ARG_DTYPE),
-             Arg::of_int(0, LAZYT_ARG_LAYOUT), Arg::of_int(0, LAZYT_ARG_DEVICE), Arg::none()},
-            Meta::contiguous(graph_.values[args[1].value].meta.dtype, {}), source_)};
-      return std::vector<ValueId>{graph_.add_op(
-          "aten::full", "",
-          {Arg::of_ints(results[0].dims), args[1], Arg::of_int(results[0].dtype, LAZYT_ARG_DTYPE),
-           Arg::of_int(0, LAZYT_ARG_LAYOUT), Arg::of_int(0, LAZYT_ARG_DEVICE), Arg::none()},
-          Meta::contiguous(results[0].dtype, results[0].dims), source_)};
+        return std::vector<ValueId>{nodes().full({}, args[1], graph_.values[args[1].value].meta.dtype)};
+      return std::vector<ValueId>{nodes().full(results[0].dims, args[1], results[0].dtype)};
     case Lowering::kArange: {
       auto counts = [](const Arg& a) { return a.kind == LAZYT_ARG_INT || a.kind == LAZYT_ARG_VALUE; };
       if (!is_integral(results[0].dtype) || !std::all_of(args.begin(), args.end() - 4, counts)) break;
@@ -346,7 +347,10 @@ base::Result<std::vector<ValueId>> Lowerer::functional(const Op& op, std::vector
           graph_.add_op("aten::add", "Scalar", {Arg::of_value(from_zero), start, Arg::of_int(1)}, results[0], source_)};
     }
     case Lowering::kPlain: break;
-    default: return random(op, args, results);
+    default: {
+      const Arg seed = next_scalar(), offset = next_scalar();
+      return lower_random(nodes(), op, args, results, seed, offset);
+    }
   }
   if (op.random) return base::unimplemented(fmt::format("{}.{}: random, and not in the opset", op.name, op.overload));
   std::string name = op.functional_name, overload = op.functional_overload;
@@ -365,86 +369,6 @@ base::Result<std::vector<ValueId>> Lowerer::functional(const Op& op, std::vector
   std::vector<ValueId> out;
   for (uint32_t i = 0; i < results.size(); i++) out.push_back(graph_.nodes[node].first_result + i);
   return out;
-}
-
-// Random operators become lazyt's own, whose numbers depend on (seed, offset, element) alone (PRG-7).
-base::Result<std::vector<ValueId>> Lowerer::random(const Op& op, const std::vector<Arg>& args,
-                                                   const std::vector<Meta>& results) {
-  Arg seed = next_scalar(), offset = next_scalar();
-  Meta out = Meta::contiguous(results[0].dtype, results[0].dims);
-  if (is_complex(out.dtype)) {  // its parts are drawn, and share the variance
-    out.dtype = out.dtype == LAZYT_DTYPE_COMPLEX128 ? LAZYT_DTYPE_FLOAT64 : out.dtype == LAZYT_DTYPE_COMPLEX64 ? LAZYT_DTYPE_FLOAT32 : LAZYT_DTYPE_FLOAT16;
-    out.dims.push_back(2);
-    out = Meta::contiguous(out.dtype, out.dims);
-  }
-  Arg size = Arg::of_ints(out.dims), dtype = Arg::of_int(out.dtype, LAZYT_ARG_DTYPE);
-  auto one = [&](const char* name, std::vector<Arg> a) {
-    a.push_back(seed);
-    a.push_back(offset);
-    ValueId drawn = graph_.add_op(name, "", std::move(a), out, source_);
-    if (is_complex(results[0].dtype))
-      drawn = graph_.add_op("aten::view_as_complex", "", {Arg::of_value(drawn)}, Meta::contiguous(results[0].dtype, results[0].dims), source_);
-    return std::vector<ValueId>{drawn};
-  };
-  switch (op.lowering) {
-    case Lowering::kDropout: {
-      ir::NodeId node = graph_.add_node("lazyt::dropout", "", {args[0], args[1], seed, offset},
-                                        {out, Meta::contiguous(LAZYT_DTYPE_BOOL, out.dims)}, source_);
-      ValueId first = graph_.nodes[node].first_result;
-      return std::vector<ValueId>{first, first + 1};
-    }
-    case Lowering::kUniform: return one("lazyt::uniform", {size, dtype, args[1], args[2]});
-    case Lowering::kNormal: {
-      Arg deviation = args[2];
-      if (is_complex(results[0].dtype)) deviation = Arg::of_double(deviation.d * std::sqrt(0.5));
-      return one("lazyt::normal", {size, dtype, args[1], deviation});
-    }
-    case Lowering::kBernoulli: {
-      ValueId p = args.size() > 1 && args[1].kind == LAZYT_ARG_VALUE ? args[1].value : args[0].value;
-      p = expand(p, out.dims);
-      if (!is_floating(graph_.values[p].meta.dtype)) p = cast(p, LAZYT_DTYPE_FLOAT32);
-      ValueId v = graph_.add_op("lazyt::bernoulli", "", {Arg::of_value(p), seed, offset},
-                                Meta::contiguous(graph_.values[p].meta.dtype, out.dims), source_);
-      return std::vector<ValueId>{cast(v, out.dtype)};
-    }
-    case Lowering::kBernoulliFloat: {
-      ValueId p = graph_.add_op("aten::full", "",
-                                {size, args[1], Arg::of_int(LAZYT_DTYPE_FLOAT32, LAZYT_ARG_DTYPE),
-                                 Arg::of_int(0, LAZYT_ARG_LAYOUT), Arg::of_int(0, LAZYT_ARG_DEVICE), Arg::none()},
-                                Meta::contiguous(LAZYT_DTYPE_FLOAT32, out.dims), source_);
-      ValueId v = graph_.add_op("lazyt::bernoulli", "", {Arg::of_value(p), seed, offset},
-                                Meta::contiguous(LAZYT_DTYPE_FLOAT32, out.dims), source_);
-      return std::vector<ValueId>{cast(v, out.dtype)};
-    }
-    case Lowering::kRandInt: {
-      // (self, generator), (self, to, generator) or (self, from, to, generator).
-      Arg low = Arg::of_int(0), high = low;
-      std::vector<const Arg*> numbers;
-      for (size_t i = 1; i < args.size(); i++)
-        if (args[i].kind == LAZYT_ARG_INT || args[i].kind == LAZYT_ARG_VALUE) numbers.push_back(&args[i]);
-      if (numbers.size() == 2) low = *numbers[0], high = *numbers[1];
-      if (numbers.size() == 1) high = *numbers[0];
-      if (numbers.empty()) {  // the whole range that the dtype holds exactly, as PyTorch's random_()
-        int64_t end;
-        switch (out.dtype) {
-          case LAZYT_DTYPE_BOOL: end = 2; break;
-          case LAZYT_DTYPE_UINT8: end = 256; break;
-          case LAZYT_DTYPE_INT8: end = 128; break;
-          case LAZYT_DTYPE_INT16: end = 32768; break;
-          case LAZYT_DTYPE_INT32: end = int64_t{1} << 31; break;
-          case LAZYT_DTYPE_BFLOAT16: end = 257; break;
-          case LAZYT_DTYPE_FLOAT16: end = 2049; break;
-          case LAZYT_DTYPE_FLOAT32: end = (int64_t{1} << 24) + 1; break;
-          case LAZYT_DTYPE_FLOAT64: end = (int64_t{1} << 53) + 1; break;
-          default: end = INT64_MAX; break;
-        }
-        high = Arg::of_int(end);
-      }
-      return one("lazyt::randint", {size, dtype, low, high});
-    }
-    default: break;
-  }
-  return base::internal(op.name + ": no lowering");
 }
 
 }  // namespace

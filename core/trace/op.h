@@ -54,15 +54,33 @@ enum class Lowering : uint8_t {
   kBernoulliFloat,  // in place, one probability
   kRandInt,
   kArange,  // of integers: from the start to an end that is counted from there
+  kExponential,
+  kCauchy,
+  kLogNormal,
+  kGeometric,
+  kNormalOf,     // mean or deviation are tensors
+  kRelu,         // leaky, of a random slope
+  kMultinomial,
 };
 
+// An argument of the functional operator that is none of the writing operator's: what makes a tensor like out=.
+enum : int { kOutDType = -1, kOutLayout = -2, kOutDevice = -3, kOutPinned = -4 };
+
 // Results of a call are numbered: first the fresh ones, then one for each written tensor in the
-// order of the arguments (lists flattened). The functional operator returns them in that order.
+// order of the arguments (lists flattened). The functional operator returns them in that order, or as written_order says.
+//
+// An operator that is not PyTorch's and writes its arguments has no functional one: it stands in a program under its
+// own name, and its results there are its new tensors, then what it leaves in each argument that it writes.
 struct Op {
   std::string name;      // "aten::add_"
   std::string overload;  // "Tensor"
   std::string functional_name, functional_overload;
   std::vector<OpArg> args;
+  // Where the functional operator takes its arguments from, if not in the order of args without out=: indices into
+  // args, or kOut*.
+  std::vector<int> functional_args;
+  // For each written tensor, its place among them in the functional operator's results; empty: the same order.
+  std::vector<uint32_t> written_order;
   Lowering lowering = Lowering::kPlain;
   bool random = false;  // takes (seed, offset) from the device's generator
   base::Counter* recorded = nullptr;  // "lazyt::add_"

@@ -256,7 +256,7 @@ class Watch(TorchDispatchMode):
         kwargs = kwargs or {}
         open_question = func._schema.is_mutable and self.reads_what_it_writes(func, args, kwargs)
         result = func(*args, **kwargs)
-        if open_question:
+        if open_question or func._schema.is_mutable and self.reads_what_it_writes(func, args, kwargs):  # out= may have been resized
             raise EndOfProgram
         return result
 

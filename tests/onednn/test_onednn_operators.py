@@ -381,3 +381,15 @@ def test_remainders_are_exact(dtype):
     small = (a.abs() < 1e6) & (b.abs() > 1e-3)  # eager's own is NaN where the quotient overflows
     for function in (torch.remainder, lambda p, q: torch.div(p, q, rounding_mode="floor")):
         check(function, a[small], b[small].clamp(-1e4, 1e4), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_products_with_a_vector_that_is_no_row_of_memory(dtype):
+    torch.manual_seed(0)
+    a, b = torch.randn(9, 7).to(dtype), torch.randn(7, 9).to(dtype)
+    bound = {"rtol": 1e-5, "atol": 1e-5} if dtype == torch.float32 else {"rtol": 2e-2, "atol": 6e-2}
+    check(lambda p, q: p @ q[:, 3:4], a, b, **bound)
+    check(lambda p, q: p[:, 2:3].t() @ q.t(), a, b, **bound)
+    check(lambda p, q: p @ q[:, 1], a, b, **bound)
+    check(lambda p, q: p[::2, 1] @ q[1:6, ::2], a, b, **bound)
+    check(lambda p, q: torch.addmm(p[:, :1], p, q[:, 2:3]), a, b, **bound)

@@ -124,7 +124,8 @@ bool emit_gemv(Builder& b, const Product& p, const Tensor* bias) {
   const Tensor& matrix = is_row ? p.b : p.a;
   Tensor vector = is_row ? p.a : p.b;
   const size_t rows = is_row ? 2 : 1, columns = is_row ? 1 : 2;
-  if (vector.strides()[columns] != 1 && size(vector, columns) != 1) vector = b.dense(vector);
+  const size_t along = 3 - columns;  // of the vector
+  if (size(vector, along) != 1 && stride(vector, along) != 1) vector = b.dense(vector);
   const int64_t rs = stride_or(matrix, rows, size(matrix, columns)), cs = stride_or(matrix, columns, 1);
   if (rs != 1 && cs != 1) return false;
   std::vector<StorageId> reads{matrix.storage, vector.storage};

@@ -205,7 +205,7 @@ T erfinv(T v) {
   for (int i = 0; i < 2; ++i) {
     const double slope = 1.1283791670955126 * std::exp(-y * y);
     const double error = x > 0.5 ? (1 - x) - std::erfc(y) : x < -0.5 ? std::erfc(-y) - (1 + x) : x - std::erf(y);
-    if (slope > 0) y += (x > 0.5 ? -error : error) / slope;
+    if (slope > 0) y += (std::fabs(x) > 0.5 ? -error : error) / slope;
   }
   return static_cast<T>(y);
 }

@@ -393,3 +393,8 @@ def test_products_with_a_vector_that_is_no_row_of_memory(dtype):
     check(lambda p, q: p @ q[:, 1], a, b, **bound)
     check(lambda p, q: p[::2, 1] @ q[1:6, ::2], a, b, **bound)
     check(lambda p, q: torch.addmm(p[:, :1], p, q[:, 2:3]), a, b, **bound)
+
+
+def test_the_inverse_error_function_is_exact_in_its_tails():
+    x = torch.linspace(-0.9999, 0.9999, 1001, dtype=torch.float64)
+    check(torch.erfinv, x, rtol=1e-13, atol=1e-15)

@@ -497,6 +497,8 @@ def contractions(folder):
     a, b, bias = grid(3, 8), grid(8, 4), grid(4)
     c.case("mm", "aten::mm", [a, b], torch.mm, terms=8 * 32)
     c.case("mm_strided", "aten::mm", [permuted(a), permuted(b)], torch.mm, terms=8 * 32)
+    c.case("mm_column", "aten::mm", [a, b[:, :1]], torch.mm, terms=8 * 32)
+    c.case("mm_row", "aten::mm", [a.t().contiguous()[:, :1].t(), b], torch.mm, terms=8 * 32)
     c.case("mm_empty_inner", "aten::mm", [grid(2, 0), grid(0, 3)], torch.mm, exact=True)
     c.case("mm_f64", "aten::mm", [a.double(), b.double()], torch.mm, terms=8 * 32)
     c.case(

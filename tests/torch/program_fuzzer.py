@@ -591,8 +591,10 @@ class Maker:
         except Exception as e:
             if isinstance(e, EndOfProgram):
                 raise
-            # Kernels that lack a dtype say so when they run. out= may have been resized before the error was seen.
-            late = "out=" in text or "not implemented for" in str(e) or "not supported for" in str(e)
+            if "out=" in text:  # may have been resized before the error was seen
+                raise EndOfProgram from e
+            # Kernels that lack a dtype say so when they run.
+            late = "not implemented for" in str(e) or "not supported for" in str(e)
             if late or self.rng.random() > failing:
                 return False
             if VALUE_ERROR.search(str(e)):

@@ -255,6 +255,9 @@ PYBIND11_MODULE(_C, m) {
 
   m.def("backend", &backend);
   m.def("use_backend", [](const std::string& name) { check(session().use_backend(name)); }, release());
+  m.def("add_kernel", [](const std::string& name, uintptr_t function, uintptr_t user_data, const std::string& source, const std::string& entry) {
+    check(session().add_kernel({name, reinterpret_cast<lazyt_kernel_function_t>(function), reinterpret_cast<void*>(user_data), source, entry}));
+  }, release());
   m.def("add_plugin_folder", &loader::add_folder);
   m.def("backends", [] { return loader::list().to_json(); }, release());
   m.def("memory_stats", &memory_stats);

@@ -270,7 +270,10 @@ lazyt_status_t* Validate::capability_query(lazyt_device_t* device, const lazyt_p
   auto [known, fresh] = answers_.try_emplace(before, now);
   const bool same =
       fresh || std::equal(now.of_nodes.begin(), now.of_nodes.end(), known->second.of_nodes.begin(),
-                          known->second.of_nodes.end(), [](const lazyt_answer_t& a, const lazyt_answer_t& b) {
+                          known->second.of_nodes.end(), [&](const lazyt_answer_t& a, const lazyt_answer_t& b) {
+                            // A user's kernel may have come or gone (ext/draft/custom_kernel.h).
+                            const auto unknown = [](const lazyt_answer_t& x) { return x.reason == LAZYT_REASON_UNKNOWN_OPERATOR; };
+                            if (lazyt_node(program, &a - now.of_nodes.data())->op == 0 && unknown(a) != unknown(b)) return true;
                             // Options of the plugin may change in between.
                             const bool disabled =
                                 a.reason == LAZYT_REASON_DISABLED || b.reason == LAZYT_REASON_DISABLED;

@@ -327,4 +327,28 @@ base::Result<std::vector<NodeAnswer>> query_capability(const Device& device, con
   return answers;
 }
 
+base::Status add_kernel(const Device& device, const CustomKernel& kernel) {
+  const lazyt_plugin_t* plugin = device.plugin->table;
+  const lazyt_custom_kernel_t* table = nullptr;
+  if (plugin->get_extension)
+    LAZYT_RETURN_IF_ERROR(call(device, "plugin.get_extension", table, [plugin](const lazyt_custom_kernel_t*& out) -> lazyt_status_t* {
+      out = static_cast<const lazyt_custom_kernel_t*>(plugin->get_extension(to_abi(LAZYT_CUSTOM_KERNEL_ID)));
+      return nullptr;
+    }));
+  if (!table || !LAZYT_HAS_FIELD(table, lazyt_custom_kernel_t, add) || !table->add)
+    return base::Status(LAZYT_CODE_UNIMPLEMENTED, fmt::format("backend '{}' takes no kernels of users ({})", device.plugin->info.name,
+                                                              LAZYT_CUSTOM_KERNEL_ID));
+  return call(device, "custom_kernel.add", [table, kernel] {
+    lazyt_kernel_desc_t desc{};
+    desc.struct_size = sizeof desc;
+    desc.name = to_abi(kernel.name);
+    desc.kind = kernel.function ? LAZYT_KERNEL_FUNCTION : LAZYT_KERNEL_CUDA_C;
+    desc.function = kernel.function;
+    desc.user_data = kernel.user_data;
+    desc.source = to_abi(kernel.source);
+    desc.entry = to_abi(kernel.entry);
+    return table->add(&desc);
+  });
+}
+
 }  // namespace lazyt::loader

@@ -17,6 +17,7 @@
 #include "base/status.h"
 #include "ir/program.h"
 #include "layers/stack.h"
+#include "lazyt/ext/draft/custom_kernel.h"
 #include "lazyt/lazyt.h"
 #include "loader/call.h"
 
@@ -170,5 +171,15 @@ struct NodeAnswer {
 };
 // One answer per node of the program.
 base::Result<std::vector<NodeAnswer>> query_capability(const Device& device, const ir::Program& program);
+
+// A user's kernel for the user's operator `name`, a function or CUDA C (lazyt/ext/draft/custom_kernel.h).
+struct CustomKernel {
+  std::string name;
+  lazyt_kernel_function_t function = nullptr;
+  void* user_data = nullptr;
+  std::string source, entry;
+};
+// UNIMPLEMENTED if the plugin takes none of this kind. Programs that were queried before must be asked for again.
+base::Status add_kernel(const Device& device, const CustomKernel& kernel);
 
 }  // namespace lazyt::loader

@@ -200,6 +200,21 @@ base::Status Session::use_backend(const std::string& requested) {
   return {};
 }
 
+base::Status Session::add_kernel(const loader::CustomKernel& kernel) {
+  LAZYT_ASSIGN_OR_RETURN(auto device, this->device());
+  LAZYT_RETURN_IF_ERROR(flush_all(FlushReason::kBackendChange));
+  drain();
+  std::lock_guard submit(submit_mutex_);
+  LAZYT_RETURN_IF_ERROR(loader::add_kernel(*device, kernel));
+  const auto all = all_recorders();
+  std::lock_guard recording(recording_lock);
+  if (!std::ranges::all_of(all, &Recorder::empty))
+    return base::failed_precondition("add_kernel: another thread recorded meanwhile; add kernels when none does");
+  for (Recorder* r : all) r->clear_tapes();
+  programs_.clear();
+  return {};
+}
+
 loader::Worker& Session::executor() {  // REQUIRES: submit_mutex_
   if (!executor_) executor_ = std::make_unique<loader::Worker>(queue_);
   return *executor_;

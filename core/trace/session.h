@@ -57,6 +57,9 @@ class Session {
   // moves on with what is pending: only what needs that device's bytes fails.
   base::Status use_backend(const std::string& requested);
 
+  // A user's kernel for the backend in use; programs are compiled anew. No other thread may record meanwhile.
+  base::Status add_kernel(const loader::CustomKernel& kernel);
+
   // The bytes on the device. When memory is short, waits for launches to end and tries again. keep: owns data.
   base::Result<base::Ref<loader::Buffer>> upload(const void* data, uint64_t size, loader::Keep keep);
 

@@ -1,5 +1,6 @@
 #include "ops.h"
 
+#include "kernels/custom.h"
 #include "kernels/vm.h"
 
 #include <array>
@@ -99,8 +100,9 @@ const Operator* find_operator(const ProgramView& program, const lazyt_node_t& no
   static const bool ready = register_all();
   (void)ready;
   if (node.op == LAZYT_OP_NONE) {
-    const auto found = named().find(program.full_name(node));
-    return found == named().end() ? nullptr : &found->second;
+    const std::string name = program.full_name(node);
+    const auto found = named().find(name);
+    return found == named().end() ? find_custom(name) : &found->second;
   }
   if (node.op >= LAZYT_OP_COUNT) return nullptr;
   const Operator& found = operators()[node.op];

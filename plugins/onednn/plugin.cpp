@@ -4,6 +4,7 @@
 #include "buffer.h"
 #include "compile.h"
 #include "device.h"
+#include "kernels/custom.h"
 #include "kernels/vm.h"
 #include "ops.h"
 
@@ -22,7 +23,7 @@ lazyt_status_t* init() {
   return plugin::guard([] { vm::table(); });
 }
 
-void shutdown() {}
+void shutdown() { forget_custom_kernels(); }
 
 lazyt_status_t* info(lazyt_plugin_info_t* out_info) {
   return plugin::guard([&] {
@@ -35,7 +36,9 @@ lazyt_status_t* info(lazyt_plugin_info_t* out_info) {
   });
 }
 
-const void* get_extension(lazyt_string_t) { return nullptr; }
+const void* get_extension(lazyt_string_t id) {
+  return plugin::view(id) == LAZYT_CUSTOM_KERNEL_ID ? &kCustomKernelTable : nullptr;  // LIB-7
+}
 
 }  // namespace
 }  // namespace lazyt::onednn

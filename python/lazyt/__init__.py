@@ -8,6 +8,7 @@
 from importlib.util import find_spec as _find_spec
 
 __all__ = [
+    "add_kernel",
     "backend",
     "backends",
     "code",
@@ -33,6 +34,7 @@ if _find_spec("torch") is not None:
 
     from . import metrics
     from ._api import (
+        add_kernel,
         backend,
         backends,
         code,

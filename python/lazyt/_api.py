@@ -1,5 +1,6 @@
 """The functions of the package's top level."""
 
+import ctypes
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -97,6 +98,26 @@ def use_backend(name: str) -> None:
     Tensors move along. If it cannot be loaded, the error says what was tried, and the old one stays.
     """
     _C.use_backend(name)
+
+
+_kernels: dict[str, Any] = {}  # keeps what backends call
+
+
+def add_kernel(name: str, kernel: Any, *, entry: str = "", user_data: int = 0) -> None:
+    """Hands the backend in use a kernel for an operator that `torch.library` defines, 'mylib::op'.
+
+    kernel: a C function of type lazyt_kernel_function_t (of ctypes, or its address), for backends whose memory the
+    CPU reaches; or a text of CUDA C that has the function `entry`. The operator needs a fake kernel, as for
+    torch.compile. A backend that takes none, or not this kind, is an error. `use_backend` leaves it behind.
+    """
+    if isinstance(kernel, str):
+        _C.add_kernel(name, 0, user_data, kernel, entry)
+    else:
+        address = kernel if isinstance(kernel, int) else ctypes.cast(kernel, ctypes.c_void_p).value or 0
+        if not address:
+            raise ValueError(f"add_kernel: the kernel of '{name}' is a null pointer")
+        _C.add_kernel(name, address, user_data, "", "")
+    _kernels[name] = kernel
 
 
 def set_fallback(policy: str) -> None:

@@ -77,12 +77,15 @@ def program(include: Path) -> str:
     return "\n".join(lines)
 
 
-def layout(compiler: list[str], include: Path = INCLUDE) -> str:
+def layout(compiler: list[str], include: Path = INCLUDE, runner: list[str] | None = None) -> str:
+    """By this compiler; runner: what runs its programs, if not this machine itself."""
     with tempfile.TemporaryDirectory() as folder:
         source, binary = Path(folder) / "layout.c", Path(folder) / "layout"
         source.write_text(program(include))
         subprocess.run([*compiler, "-std=c11", f"-I{include}", str(source), "-o", str(binary)], check=True)
-        numbers = subprocess.run([str(binary)], check=True, capture_output=True, text=True).stdout
+        numbers = subprocess.run(
+            [*(runner or []), str(binary)], check=True, capture_output=True, text=True
+        ).stdout
     return (
         "Layout of the ABI on 64-bit targets, written by tools/build/abi_layout.py: of each struct its size and\n"
         "offset, size and name of its fields; of each macro its value. A line of a released minor never changes.\n"

@@ -26,6 +26,7 @@ int main(int argc, char** argv) {
   add_sdk(app, exit_status);
   add_conformance(app, exit_status);
   add_completion(app, exit_status);
+  add_manual(app, exit_status);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

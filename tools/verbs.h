@@ -13,6 +13,7 @@ void add_env(CLI::App& app, int& exit_status);
 void add_inspect(CLI::App& app, int& exit_status);
 void add_replay(CLI::App& app, int& exit_status);
 void add_run(CLI::App& app, int& exit_status);
+void add_manual(CLI::App& app, int& exit_status);
 void add_completion(CLI::App& app, int& exit_status);
 void add_sdk(CLI::App& app, int& exit_status);
 void add_new_plugin(CLI::App& app, int& exit_status);

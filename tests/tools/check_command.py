@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -54,6 +55,27 @@ class Command(unittest.TestCase):
         self.assertIn("null", complete("lazyt", "info", "n"))
         for shell in ("zsh", "fish"):
             self.assertIn("doctor", run("completion", shell).stdout)
+
+    def test_the_manual_page_has_every_verb_and_variable_and_formats_without_a_warning(self):
+        page = run("manual").stdout
+        for verb in ("list", "doctor", "conformance", "new\\-plugin", "replay"):
+            self.assertIn(f".SS lazyt {verb}\n", page)
+        for variable in ("LAZYT_BACKEND", "LAZYT_TRACE", "LAZYT_LAYERS"):
+            self.assertIn(f".B {variable}\n", page)
+        if shutil.which("groff"):
+            done = subprocess.run(["groff", "-man", "-Tascii", "-ww", "-rLL=100n"], input=page, capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertIn("--timeout", re.sub(".\b", "", done.stdout))  # without overstriking
+
+    def test_env_tells_value_and_source_of_each_variable(self):
+        said = run("env", "--json", LAZYT_LOG="debug", LAZYT_NULL_SPEED="9", LAZYT_LOGG="x").stdout
+        found = {v["name"]: v for v in json.loads(said)}
+        self.assertEqual((found["LAZYT_LOG"]["value"], found["LAZYT_LOG"]["source"]), ("debug", "environment"))
+        self.assertEqual((found["LAZYT_QUEUE"]["value"], found["LAZYT_QUEUE"]["source"]), ("4", "default"))
+        self.assertEqual((found["LAZYT_DUMP"]["value"], found["LAZYT_DUMP"]["source"]), (None, "unset"))
+        self.assertEqual(found["LAZYT_NULL_SPEED"]["help"], "option of plugin null")
+        self.assertIn("misspelt", found["LAZYT_LOGG"]["help"])
+        self.assertIn("LAZYT_LOG=debug  (environment)", run("env", LAZYT_LOG="debug").stdout)
 
     def test_list_runs_no_code(self):
         listed = run("list", LAZYT_PLUGIN_PATH=BAD)

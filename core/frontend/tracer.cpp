@@ -161,6 +161,7 @@ void record_call(TorchOp& op, torch::jit::Stack* stack) {
       const at::Tensor out = args[index].isTensor() ? args[index].toTensor() : args[index].toListRef()[element].toTensor();
       out.resize_(dims);
       out.unsafeGetTensorImpl()->set_sizes_and_strides(dims, strides);
+      if (!args[index].isTensor() && !out.is_inference()) out.unsafeGetTensorImpl()->bump_version();  // as eager's kernels of lists
     }
     if (!shapes.resized.empty()) encode_again(op, args, call);
   }
@@ -233,7 +234,31 @@ at::Tensor resolve(const at::Tensor& t) {
   return t.is_neg() ? at::neg(plain) : plain;
 }
 
+namespace {
+
+// Lists of out= and operators that are not PyTorch's may come here without that the write was counted (_version): what
+// eager's kernels call would count it.
+bool is_uncounted_write(const TorchOp& op) {
+  constexpr auto kCounts = c10::DispatchKey::ADInplaceOrView;
+  return (op.has_out ? op.returns.empty() : op.writes_itself) && c10::impl::tls_is_dispatch_key_included(kCounts) &&
+         !c10::impl::tls_is_dispatch_key_excluded(kCounts) && !op.handle.hasKernelForDispatchKey(kCounts);
+}
+
+}  // namespace
+
 void trace_call(TorchOp& op, torch::jit::Stack* stack) {
+  if (C10_UNLIKELY(is_uncounted_write(op))) {
+    std::vector<at::Tensor> written;
+    for (size_t i = 0; i < op.op.args.size(); i++)
+      if (op.op.args[i].written) collect(written, torch::jit::peek(*stack, i, op.op.args.size()));
+    {
+      at::AutoDispatchBelowADInplaceOrView counted;
+      trace_call(op, stack);
+    }
+    for (const at::Tensor& t : written)
+      if (t.defined() && !t.is_inference()) t.unsafeGetTensorImpl()->bump_version();
+    return;
+  }
   if (C10_UNLIKELY(op.masks_count)) move_indices(op, stack);
   if (!op.recordable) return call_on_host(op, stack, op.why_not);
   if (C10_UNLIKELY(op.masks_on_host) && has_mask(torch::jit::last(*stack, op.op.args.size())))

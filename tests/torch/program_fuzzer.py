@@ -530,7 +530,8 @@ class Maker:
         o = r.choice(apart) if r.random() < 0.8 else f"torch.empty(0, dtype={t.dtype}, device=D)"
         return r.choice([f"torch.add({a}, {self.scalar()}, out={o})", f"torch.mul({a}, {a}, out={o})", f"torch.sum({a}, -1, out={o})", f"torch.neg({a}, out={o})", f"torch.cat([{a}, {a}], out={o})",
                          f"torch.clamp({a}, -1, 1, out={o})", f"torch.gt({a}, 0, out={o})", f"torch.arange(4, out={o})", f"torch.linspace(0, 1, 5, out={o})", f"torch.eye(3, out={o})",
-                         f"torch.index_select({a}, 0, I(3, 1, 2).to(D), out={o})", f"torch.mm({a}, {a}, out={o})",
+                         f"torch.index_select({a}, 0, I(3, 1, 2).to(D), out={o})", f"torch.mm({a}, {a}, out={o})", f"torch.unbind_copy({a}, out=[{o}])",
+                         f"torch.split_with_sizes_copy({a}, [1, 1], out=[{o}, torch.empty(0, dtype={t.dtype}, device=D)])",
                          f"torch.add({a}, {self.scalar()}, out={o}[...])", f"torch.where({a} > 0, {a}, {a}, out={o})", f"torch.stack([{a}, {a}], out={o})"])
 
     def storage(self) -> str:

@@ -28,13 +28,13 @@ def nothing_pending():
 def run_python():
     """Runs a program in a process of its own; its output. Environment variables by name."""
 
-    def run(program: str, fails: bool = False, **env: str) -> str:
+    def run(program: str, fails: bool = False, timeout: float = 100, **env: str) -> str:
         process = subprocess.run(
             [sys.executable, "-c", textwrap.dedent(program)],
             env={**os.environ, **env},
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=timeout,
             cwd=ROOT,
         )
         output = process.stdout + process.stderr

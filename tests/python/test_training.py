@@ -118,6 +118,7 @@ def test_a_long_chain_is_no_recursion():
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(700)
 def test_ten_thousand_steps_need_no_more_memory_and_no_more_programs(run_python):
     # Without the validate layer, which remembers what was released.
     seen = run_python(
@@ -141,6 +142,7 @@ def test_ten_thousand_steps_need_no_more_memory_and_no_more_programs(run_python)
                 gc.collect()
                 print(resident(), lazyt.metrics.counters()["UncachedCompile"])
         """,
+        timeout=600,
         LAZYT_LAYERS="",
     )
     (memory, programs), (later, programs_later) = (map(int, line.split()) for line in seen.splitlines())

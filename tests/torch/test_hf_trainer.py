@@ -19,6 +19,7 @@ pytestmark = [
     ),
 ]
 
+SCALING = ("aten::_amp_", "aten::_fused_")
 NO_DROPOUT = {"model": {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}}
 
 
@@ -27,6 +28,7 @@ def train(tmp_path):
     """Trains in a process of its own: accelerate chooses a device once."""
 
     def run(device, folder="out", checkpoint=None, **options):
+        options_given = dict(options)
         options = json.dumps({"save_strategy": "no", **options})
         program = [sys.executable, "-W", "ignore", str(Path(__file__).parent / "hf_trainer.py")]
         arguments = [device, str(tmp_path / folder), options, json.dumps(checkpoint)]
@@ -34,7 +36,9 @@ def train(tmp_path):
         assert done.returncode == 0, done.stdout + done.stderr
         result = json.loads(done.stdout.splitlines()[-1])
         assert result["device"] == device
-        assert set(result.get("host", [])) <= {"aten::_local_scalar_dense"}
+        # Scaling and the step that it may skip are kernels that not every backend has.
+        scaling = {n for n in result.get("host", []) if options_given.get("fp16") and n.startswith(SCALING)}
+        assert set(result.get("host", [])) - scaling <= {"aten::_local_scalar_dense"}
         return result
 
     return run

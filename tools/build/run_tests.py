@@ -257,7 +257,8 @@ class Runner:
         """Python programs with the runtime, frontend, binding and reference plugin under a sanitizer; Python and
         libtorch are as they come."""
         asan = {"ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1"}  # Python and libtorch leave much at exit
-        tsan = {"TSAN_OPTIONS": "halt_on_error=1:history_size=4"}  # without suppressions
+        suppressions = ROOT / "tests" / "threads" / "suppressions.txt"
+        tsan = {"TSAN_OPTIONS": f"suppressions={suppressions}:halt_on_error=1:history_size=4"}
         return [
             self.sanitized_suite("asan-torch", "address", "libasan.so", asan, [], THREADED + SHARING),
             self.sanitized_suite("tsan-torch", "thread", "libtsan.so", tsan, fixed_addresses(), THREADED),
@@ -296,7 +297,7 @@ class Runner:
                 # Python has no C++: the sanitizer looks for what throws when the process begins.
                 env={**env, "LD_PRELOAD": f"{library} {find_runtime('libstdc++.so.6')}"},
                 prefix=prefix,
-                options=["-o", "timeout=900"],
+                options=["-s", "-o", "timeout=900"],
             )
 
         lacks = "" if library else f"the compiler has no {runtime}"

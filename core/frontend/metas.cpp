@@ -72,6 +72,30 @@ Stack attention_backward(const Stack& a) {
   return out;
 }
 
+// The recurrent cells, as rnn.cpp computes them.
+Tensor fresh(const Tensor& like) { return at::empty_like(like, at::MemoryFormat::Contiguous); }
+Stack lstm_cell(const Stack& a) {
+  const Tensor& cx = a[2].toTensor();
+  return {fresh(cx), fresh(cx), cx.new_empty({cx.size(0), 4 * cx.size(1)})};
+}
+Stack lstm_cell_backward(const Stack& a) {
+  if (a[0].isNone() && a[1].isNone()) return {Tensor(), Tensor(), Tensor()};
+  const Tensor &cx = a[2].toTensor(), &workspace = a[4].toTensor();
+  Tensor bias;
+  if (a[5].toBool()) bias = workspace.new_empty({workspace.size(1)});
+  return {fresh(workspace), fresh(cx), bias};
+}
+Stack gru_cell(const Stack& a) {
+  const Tensor& hx = a[2].toTensor();
+  return {fresh(hx), hx.new_empty({hx.size(0), 5 * hx.size(1)})};
+}
+Stack gru_cell_backward(const Stack& a) {
+  const Tensor& grad = a[0].toTensor();
+  const int64_t gates = 3 * grad.size(1);
+  auto bias = [&] { return a[2].toBool() ? grad.new_empty({gates}) : Tensor(); };
+  return {grad.new_empty({grad.size(0), gates}), grad.new_empty({grad.size(0), gates}), fresh(grad), bias(), bias()};
+}
+
 const auto& rules() {
   static const auto& all = *new std::unordered_map<std::string_view, Rule>{
       {"aten::mm", mm},
@@ -81,6 +105,10 @@ const auto& rules() {
       {"aten::baddbmm", with_addend<at::meta::baddbmm>},
       {"aten::convolution", convolution},
       {"aten::convolution_backward", convolution_backward},
+      {"aten::_thnn_fused_lstm_cell", lstm_cell},
+      {"aten::_thnn_fused_lstm_cell_backward_impl", lstm_cell_backward},
+      {"aten::_thnn_fused_gru_cell", gru_cell},
+      {"aten::_thnn_fused_gru_cell_backward", gru_cell_backward},
       {"aten::_scaled_dot_product_flash_attention_for_cpu", attention},
       {"aten::_scaled_dot_product_flash_attention_for_cpu_backward", attention_backward},
   };

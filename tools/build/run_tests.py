@@ -4,7 +4,7 @@
     run_tests.py --quick     everything not marked slow (what `make test` runs)
     run_tests.py --extras    what --full adds: sanitizer builds, slow tests
     run_tests.py --full      both
-    run_tests.py --sanitized only the PyTorch frontend and its Python binding under sanitizers, a part of --extras
+    run_tests.py --sanitized only the PyTorch frontend and its Python binding under sanitizers: two builds more, no part of --extras
 
 A suite that does not fit in --budget seconds is reported as skipped, with the reason.
 """
@@ -251,7 +251,7 @@ class Runner:
         slow = [f"tests/{name}" for name in python_folders()]
         if slow:
             suites.append(self.pytest_suite("slow", slow, "slow", 2400, 120))
-        return suites + self.sanitized()
+        return suites
 
     def sanitized(self) -> list[Suite]:
         """Python programs with the runtime, frontend, binding and reference plugin under a sanitizer; Python and

@@ -1,6 +1,7 @@
 #include "frontend/tracer.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/enum_tag.h>
 #include <ATen/ops/_conj.h>
 #include <ATen/ops/_neg_view.h>
 #include <ATen/ops/conj_physical.h>
@@ -161,7 +162,6 @@ void record_call(TorchOp& op, torch::jit::Stack* stack) {
       const at::Tensor out = args[index].isTensor() ? args[index].toTensor() : args[index].toListRef()[element].toTensor();
       out.resize_(dims);
       out.unsafeGetTensorImpl()->set_sizes_and_strides(dims, strides);
-      if (!args[index].isTensor() && !out.is_inference()) out.unsafeGetTensorImpl()->bump_version();  // as eager's kernels of lists
     }
     if (!shapes.resized.empty()) encode_again(op, args, call);
   }
@@ -244,6 +244,9 @@ bool is_uncounted_write(const TorchOp& op) {
          !c10::impl::tls_is_dispatch_key_excluded(kCounts) && !op.handle.hasKernelForDispatchKey(kCounts);
 }
 
+// Eager's kernels of unbind_copy and its like resize what they write by an operator, which counts, too.
+bool counts_resizes(const TorchOp& op) { return op.has_out && op.functional && op.functional->hasTag(at::Tag::view_copy); }
+
 }  // namespace
 
 void trace_call(TorchOp& op, torch::jit::Stack* stack) {
@@ -251,12 +254,18 @@ void trace_call(TorchOp& op, torch::jit::Stack* stack) {
     std::vector<at::Tensor> written;
     for (size_t i = 0; i < op.op.args.size(); i++)
       if (op.op.args[i].written) collect(written, torch::jit::peek(*stack, i, op.op.args.size()));
+    std::vector<std::vector<int64_t>> before;
+    for (const at::Tensor& t : written) before.push_back(t.defined() ? t.sizes().vec() : std::vector<int64_t>());
     {
       at::AutoDispatchBelowADInplaceOrView counted;
       trace_call(op, stack);
     }
-    for (const at::Tensor& t : written)
-      if (t.defined() && !t.is_inference()) t.unsafeGetTensorImpl()->bump_version();
+    for (size_t i = 0; i < written.size(); i++) {
+      const at::Tensor& t = written[i];
+      if (!t.defined() || t.is_inference()) continue;
+      t.unsafeGetTensorImpl()->bump_version();
+      if (t.sizes() != before[i] && counts_resizes(op)) t.unsafeGetTensorImpl()->bump_version();
+    }
     return;
   }
   if (C10_UNLIKELY(op.masks_count)) move_indices(op, stack);

@@ -44,3 +44,24 @@ def test_an_operator_of_a_library_that_writes(as_eager, kernel):
             return x, x._version
 
         as_eager(program)
+
+
+@pytest.mark.parametrize("shape", [(5,), (3, 4)], ids=["of its own", "expanded"])
+def test_resizing_counts_where_eager_does_it_by_an_operator(as_eager, shape):
+    def program(device):
+        x = torch.ones(2, 3, device=device)
+        outs = [
+            [
+                torch.zeros(3, 1, device=device).expand(3, 4)
+                if len(shape) == 2
+                else torch.zeros(shape, device=device)
+                for _ in range(2)
+            ]
+            for _ in range(3)
+        ]
+        torch.unbind_copy(x, out=outs[0])
+        torch.split_with_sizes_copy(x, [1, 1], out=outs[1])
+        torch.ops.aten._foreach_exp.out([x, x], out=outs[2])  # resizes without one
+        return tuple(t._version for out in outs for t in out)
+
+    as_eager(program)

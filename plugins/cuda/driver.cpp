@@ -1,0 +1,115 @@
+#include "driver.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace lazyt::cuda {
+namespace {
+
+constexpr int kOldestDriver = 12000;
+
+// The name as cuda.h's macros expand it.
+#define LAZYT_CUDA_TEXT(name) #name
+#define LAZYT_CUDA_LOAD_DRIVER(name) load(out.driver, out.cu.name, LAZYT_CUDA_TEXT(name));
+#define LAZYT_CUDA_LOAD_NVRTC(name) load(out.nvrtc, out.rtc.name, LAZYT_CUDA_TEXT(name));
+
+template <class F>
+void load(Library& library, F& function, const char* name) {
+  function = reinterpret_cast<F>(find_function(library, name));
+}
+
+std::string dotted(int version) { return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10); }
+
+void load_driver(Libraries& out) {
+  out.driver = open_library({"the NVIDIA driver", "driver", {"libcuda.so.1", "libcuda.so"}, {}});
+  if (!out.driver) return;
+  // The version first: an old driver lacks functions, and its age is the better reason.
+  load(out.driver, out.cu.cuDriverGetVersion, "cuDriverGetVersion");
+  if (!out.cu.cuDriverGetVersion || out.cu.cuDriverGetVersion(&out.driver_version) != CUDA_SUCCESS) return;
+  out.driver.version = "for CUDA " + dotted(out.driver_version);
+  if (out.driver_version < kOldestDriver) {
+    out.driver.missing = out.driver.path + " is for CUDA " + dotted(out.driver_version) + "; CUDA " + dotted(kOldestDriver) +
+                         " or later is needed: install a newer driver";
+    return;
+  }
+  LAZYT_CUDA_DRIVER_FUNCTIONS(LAZYT_CUDA_LOAD_DRIVER)
+}
+
+// Code of a newer major than the driver's does not load there.
+void load_nvrtc(Libraries& out) {
+  std::vector<std::string> sonames, dirs;
+  for (int major = std::max(out.driver_version / 1000, 12); major >= 12; --major) {
+    sonames.push_back("libnvrtc.so." + std::to_string(major));
+    dirs.push_back(major == 12 ? "nvidia/cuda_nvrtc/lib" : "nvidia/cu" + std::to_string(major) + "/lib");
+  }
+  out.nvrtc = open_library({"NVRTC", "nvrtc", sonames, dirs});
+  if (!out.nvrtc) return;
+  LAZYT_CUDA_NVRTC_FUNCTIONS(LAZYT_CUDA_LOAD_NVRTC)
+  if (!out.nvrtc || out.rtc.nvrtcVersion(&out.nvrtc_major, &out.nvrtc_minor) != NVRTC_SUCCESS) return;
+  out.nvrtc.version = std::to_string(out.nvrtc_major) + "." + std::to_string(out.nvrtc_minor);
+}
+
+void count_devices(Libraries& out) {
+  if (!out.driver) {
+    out.why_none = out.driver.describe();
+    return;
+  }
+  CUresult result = out.cu.cuInit(0);
+  if (result == CUDA_SUCCESS) result = out.cu.cuDeviceGetCount(&out.device_count);
+  if (result != CUDA_SUCCESS && result != CUDA_ERROR_NO_DEVICE) {
+    const char* name = nullptr;
+    const char* text = nullptr;
+    out.cu.cuGetErrorName(result, &name);
+    out.cu.cuGetErrorString(result, &text);
+    out.device_count = 0;
+    out.why_none = out.driver.describe() + " does not start: " + (name ? name : "error " + std::to_string(result)) +
+                   (text ? std::string(": ") + text : "");
+  } else if (out.device_count == 0) {
+    out.why_none = out.driver.describe() + " finds no device: no NVIDIA GPU here, or CUDA_VISIBLE_DEVICES hides it";
+  } else if (!out.nvrtc) {
+    out.why_none = out.nvrtc.describe() + "; it compiles the kernels: pip install nvidia-cuda-nvrtc, or a CUDA toolkit";
+    out.device_count = 0;
+  }
+}
+
+}  // namespace
+
+const Libraries& libraries() {
+  static const Libraries& loaded = *[] {
+    auto* out = new Libraries;
+    load_driver(*out);
+    load_nvrtc(*out);
+    count_devices(*out);
+    return out;
+  }();
+  return loaded;
+}
+
+std::string describe(CUresult result) {
+  const char* name = nullptr;
+  const char* text = nullptr;
+  cu().cuGetErrorName(result, &name);
+  cu().cuGetErrorString(result, &text);
+  return (name ? name : "error " + std::to_string(result)) + (text ? std::string(": ") + text : "");
+}
+
+bool is_sticky(CUresult result) {
+  switch (static_cast<int>(result)) {
+    case CUDA_ERROR_ILLEGAL_ADDRESS: case CUDA_ERROR_LAUNCH_TIMEOUT: case CUDA_ERROR_ASSERT:
+    case CUDA_ERROR_HARDWARE_STACK_ERROR: case CUDA_ERROR_ILLEGAL_INSTRUCTION: case CUDA_ERROR_MISALIGNED_ADDRESS:
+    case CUDA_ERROR_INVALID_ADDRESS_SPACE: case CUDA_ERROR_INVALID_PC: case CUDA_ERROR_LAUNCH_FAILED:
+    case CUDA_ERROR_ECC_UNCORRECTABLE: case CUDA_ERROR_NVLINK_UNCORRECTABLE: case CUDA_ERROR_CONTEXT_IS_DESTROYED:
+    case CUDA_ERROR_DEINITIALIZED: case CUDA_ERROR_EXTERNAL_DEVICE: return true;
+    case 226: case 721: return true;  // CONTAINED, TENSOR_MEMORY_LEAK: not in every cuda.h
+    default: return false;
+  }
+}
+
+plugin::Error error_of(CUresult result, const char* what) {
+  lazyt_code_t code = LAZYT_CODE_INTERNAL;
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) code = LAZYT_CODE_RESOURCE_EXHAUSTED;
+  if (is_sticky(result)) code = LAZYT_CODE_UNAVAILABLE;
+  return {code, std::string("cuda: ") + what + ": " + describe(result)};
+}
+
+}  // namespace lazyt::cuda

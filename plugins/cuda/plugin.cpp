@@ -1,0 +1,98 @@
+// The entry point and the plugin's table.
+#include "lazyt/plugin.hpp"
+
+#include "device.h"
+#include "driver.h"
+
+namespace lazyt::cuda {
+namespace {
+
+using plugin::to_c;
+
+uint64_t handshake(uint64_t seed, lazyt_handshake_t* out) {
+  lazyt_handshake_fill(out);
+  return seed ^ LAZYT_HANDSHAKE_MASK;
+}
+
+// A machine without a GPU is no failure: info says why there is no device.
+lazyt_status_t* init() {
+  return plugin::guard([] { libraries(); });
+}
+
+void shutdown() {}
+
+lazyt_status_t* info(lazyt_plugin_info_t* out_info) {
+  return plugin::guard([&] {
+    static constexpr std::string_view kUnfinished = "the CUDA plugin has no kernels yet";
+    const std::string& why = libraries().why_none;
+    out_info->name = to_c("cuda");
+    out_info->version = to_c("0.1.0");
+    out_info->description = to_c("CUDA driver, NVRTC and cuBLASLt: NVIDIA GPUs");
+    out_info->vendor = to_c("lazyt");
+    out_info->why_none = to_c(why.empty() ? kUnfinished : std::string_view(why));
+    out_info->score = 100;
+  });
+}
+
+lazyt_status_t* unimplemented() { return plugin::make_status(LAZYT_CODE_UNIMPLEMENTED, "cuda: there are no devices yet"); }
+
+const lazyt_plugin_buffer_t kBufferTable = {
+    .struct_size = sizeof(lazyt_plugin_buffer_t),
+    .next = nullptr,
+    .alloc = [](lazyt_device_t*, const lazyt_buffer_desc_t*, lazyt_buffer_t**) { return unimplemented(); },
+    .from_host = [](lazyt_device_t*, const lazyt_host_bytes_t*, lazyt_buffer_t**) { return unimplemented(); },
+    .to_host = [](lazyt_buffer_t*, uint64_t, void*, uint64_t, lazyt_events_t, lazyt_event_t**) { return unimplemented(); },
+    .copy = [](lazyt_buffer_t*, uint64_t, lazyt_buffer_t*, uint64_t, uint64_t, lazyt_events_t, lazyt_event_t**) { return unimplemented(); },
+    .size = [](lazyt_buffer_t*, uint64_t*) { return unimplemented(); },
+    .host_pointer = nullptr,
+    .import_dlpack = nullptr,
+    .export_dlpack = nullptr,
+    .release = [](lazyt_buffer_t*) {},
+};
+
+const lazyt_plugin_capability_t kCapabilityTable = {
+    .struct_size = sizeof(lazyt_plugin_capability_t),
+    .next = nullptr,
+    .query = [](lazyt_device_t*, const lazyt_program_t*, lazyt_answer_t*, uint64_t, uint64_t) { return unimplemented(); },
+};
+
+const lazyt_plugin_executable_t kExecutableTable = {
+    .struct_size = sizeof(lazyt_plugin_executable_t),
+    .next = nullptr,
+    .compile = [](lazyt_device_t*, const lazyt_compile_args_t*, lazyt_executable_t**) { return unimplemented(); },
+    .output_meta = [](lazyt_executable_t*, uint64_t, lazyt_output_meta_t*) { return unimplemented(); },
+    .memory = [](lazyt_executable_t*, lazyt_executable_memory_t*) { return unimplemented(); },
+    .execute = [](lazyt_executable_t*, const lazyt_execute_args_t*, lazyt_event_t**) { return unimplemented(); },
+    .serialize = nullptr,
+    .load = [](lazyt_device_t*, const void*, uint64_t, lazyt_executable_t**) { return unimplemented(); },
+    .identity = nullptr,
+    .release = [](lazyt_executable_t*) {},
+};
+
+}  // namespace
+}  // namespace lazyt::cuda
+
+lazyt_status_t* lazyt_plugin_entry_v1(const lazyt_host_t* host, const lazyt_plugin_t** out_plugin) {
+  using namespace lazyt::cuda;
+  static const lazyt_plugin_t table = {
+      .struct_size = sizeof(lazyt_plugin_t),
+      .next = nullptr,
+      .abi_major = LAZYT_ABI_MAJOR,
+      .abi_minor = LAZYT_ABI_MINOR,
+      .abi_draft = LAZYT_ABI_DRAFT,
+      .min_host_minor = 0,
+      .handshake = handshake,
+      .init = init,
+      .shutdown = shutdown,
+      .info = info,
+      .get_extension = nullptr,
+      .device = &kDeviceTable,
+      .buffer = &kBufferTable,
+      .event = &lazyt::plugin::Event::table(),
+      .capability = &kCapabilityTable,
+      .executable = &kExecutableTable,
+  };
+  if (lazyt_status_t* refused = lazyt::plugin::adopt_host(host)) return refused;
+  *out_plugin = &table;
+  return nullptr;
+}

@@ -10,7 +10,6 @@
 
 #include "buffer.h"
 #include "compile.h"
-#include "kernels/floats.h"
 
 namespace lazyt::onednn {
 namespace {
@@ -100,7 +99,7 @@ void run(const Executable& exe, const lazyt_execute_args_t& args) {
       case Kind::kOutput:
         storages[i] = bytes_of(args.outputs[piece.index], exe.outputs[piece.index].size_bytes, "output", piece.index);
         break;
-      case Kind::kConstant: storages[i] = exe.constants.data() + piece.offset; break;
+      case Kind::kConstant: storages[i] = exe.constant_memory.data() + piece.offset; break;
       case Kind::kKept: storages[i] = exe.kept.data() + piece.offset; break;
       case Kind::kArena: storages[i] = arena.data() + piece.offset; break;
       case Kind::kBeside:
@@ -126,41 +125,7 @@ void run(const Executable& exe, const lazyt_execute_args_t& args) {
   }
 }
 
-template <class T>
-T read(const lazyt_scalar_t& s) {
-  T value;
-  std::memcpy(&value, s.bytes, sizeof value);
-  return value;
-}
-
-// Calls f with the scalar's value as the C++ type of its dtype.
-template <class F>
-auto with_scalar(const lazyt_scalar_t& s, lazyt_dtype_t dtype, F&& f) {
-  switch (dtype) {
-    case LAZYT_DTYPE_BOOL: case LAZYT_DTYPE_UINT8: return f(read<uint8_t>(s));
-    case LAZYT_DTYPE_INT8: return f(read<int8_t>(s));
-    case LAZYT_DTYPE_INT16: return f(read<int16_t>(s));
-    case LAZYT_DTYPE_INT32: return f(read<int32_t>(s));
-    case LAZYT_DTYPE_INT64: return f(read<int64_t>(s));
-    case LAZYT_DTYPE_FLOAT32: return f(read<float>(s));
-    case LAZYT_DTYPE_FLOAT64: return f(read<double>(s));
-    case LAZYT_DTYPE_FLOAT16: return f(static_cast<float>(read<Half>(s)));
-    case LAZYT_DTYPE_BFLOAT16: return f(static_cast<float>(read<BFloat16>(s)));
-    default: throw Error(LAZYT_CODE_UNIMPLEMENTED, "onednn: a host scalar has dtype " + std::to_string(dtype));
-  }
-}
-
 }  // namespace
-
-double Frame::as_double(const Number& n) const {
-  if (n.constant) return n.integral ? static_cast<double>(n.i) : n.d;
-  return with_scalar(input(n.input).scalar, n.dtype, [](auto v) { return static_cast<double>(v); });
-}
-
-int64_t Frame::as_int(const Number& n) const {
-  if (n.constant) return n.integral ? n.i : static_cast<int64_t>(n.d);
-  return with_scalar(input(n.input).scalar, n.dtype, [](auto v) { return static_cast<int64_t>(v); });
-}
 
 lazyt_status_t* execute(lazyt_executable_t* handle, const lazyt_execute_args_t* args, lazyt_event_t** out_event) {
   return plugin::guard([&] {

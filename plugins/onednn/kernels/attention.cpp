@@ -278,11 +278,11 @@ void lower_flash_backward(Builder& b, const lazyt_node_t& node) {
 
 }  // namespace
 
-void register_attention(Register add) {
+void register_attention(Operators& all) {
   using toolkit::Role;
-  add(LAZYT_OP_SCALED_DOT_PRODUCT_ATTENTION, {Role::kOpaque, accept_plain, lower_plain});
-  add(LAZYT_OP_SCALED_DOT_PRODUCT_FLASH_ATTENTION_FOR_CPU, {Role::kOpaque, accept_flash, lower_flash});
-  add(LAZYT_OP_SCALED_DOT_PRODUCT_FLASH_ATTENTION_FOR_CPU_BACKWARD, {Role::kOpaque, accept_flash_backward, lower_flash_backward});
+  all.add(LAZYT_OP_SCALED_DOT_PRODUCT_ATTENTION, {Role::kOpaque, accept_plain, lower_plain});
+  all.add(LAZYT_OP_SCALED_DOT_PRODUCT_FLASH_ATTENTION_FOR_CPU, {Role::kOpaque, accept_flash, lower_flash});
+  all.add(LAZYT_OP_SCALED_DOT_PRODUCT_FLASH_ATTENTION_FOR_CPU_BACKWARD, {Role::kOpaque, accept_flash_backward, lower_flash_backward});
 }
 
 }  // namespace lazyt::onednn

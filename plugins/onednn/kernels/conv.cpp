@@ -324,9 +324,9 @@ Refusal accept(const ProgramView& program, const lazyt_node_t& node) {
 
 }  // namespace
 
-void register_conv(Register add) {
-  add(LAZYT_OP_CONVOLUTION, {toolkit::Role::kOpaque, accept, lower_convolution});
-  add(LAZYT_OP_CONVOLUTION_BACKWARD, {toolkit::Role::kOpaque, accept, lower_backward});
+void register_conv(Operators& all) {
+  all.add(LAZYT_OP_CONVOLUTION, {toolkit::Role::kOpaque, accept, lower_convolution});
+  all.add(LAZYT_OP_CONVOLUTION_BACKWARD, {toolkit::Role::kOpaque, accept, lower_backward});
 }
 
 }  // namespace lazyt::onednn

@@ -215,19 +215,19 @@ Refusal accept_bitcast(const ProgramView& program, const lazyt_node_t& node) {
 
 }  // namespace
 
-void register_copy(Register add) {
+void register_copy(Operators& all) {
   using enum toolkit::Role;
-  add(LAZYT_OP_CAT, {kOpaque, accept<1>, cat});
-  add(LAZYT_OP_SLICE_SCATTER, {kOpaque, accept<2>, slice_scatter});
-  add(LAZYT_OP_SELECT_SCATTER, {kOpaque, accept<2>, select_scatter});
-  add(LAZYT_OP_DIAGONAL_SCATTER, {kOpaque, accept<2>, diagonal_scatter});
-  add(LAZYT_OP_AS_STRIDED_SCATTER, {kOpaque, accept<2>, as_strided_scatter});
-  add(LAZYT_OP_SLICE_BACKWARD, {kOpaque, accept<1>, slice_backward});
-  add(LAZYT_OP_SELECT_BACKWARD, {kOpaque, accept<1>, select_backward});
-  add(LAZYT_OP_CONSTANT_PAD_ND, {kOpaque, accept_known, constant_pad});
-  add(LAZYT_OP_ROLL, {kOpaque, accept<1>, roll});
-  add_named("aten::view.dtype", {kOpaque, accept_bitcast, bitcast});
-  add(LAZYT_OP_REPEAT, {kOpaque, accept<1>, repeat});
+  all.add(LAZYT_OP_CAT, {kOpaque, accept<1>, cat});
+  all.add(LAZYT_OP_SLICE_SCATTER, {kOpaque, accept<2>, slice_scatter});
+  all.add(LAZYT_OP_SELECT_SCATTER, {kOpaque, accept<2>, select_scatter});
+  all.add(LAZYT_OP_DIAGONAL_SCATTER, {kOpaque, accept<2>, diagonal_scatter});
+  all.add(LAZYT_OP_AS_STRIDED_SCATTER, {kOpaque, accept<2>, as_strided_scatter});
+  all.add(LAZYT_OP_SLICE_BACKWARD, {kOpaque, accept<1>, slice_backward});
+  all.add(LAZYT_OP_SELECT_BACKWARD, {kOpaque, accept<1>, select_backward});
+  all.add(LAZYT_OP_CONSTANT_PAD_ND, {kOpaque, accept_known, constant_pad});
+  all.add(LAZYT_OP_ROLL, {kOpaque, accept<1>, roll});
+  all.add_named("aten::view.dtype", {kOpaque, accept_bitcast, bitcast});
+  all.add(LAZYT_OP_REPEAT, {kOpaque, accept<1>, repeat});
 }
 
 }  // namespace lazyt::onednn

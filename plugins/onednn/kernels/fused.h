@@ -14,12 +14,15 @@
 namespace lazyt::onednn {
 
 using vm::ReduceKind;
-using Reg = uint16_t;
-inline constexpr Reg kNoReg = UINT16_MAX;
+using toolkit::kNoReg;
+using toolkit::Reg;
 
 // Writes one kernel: values first, then build().
 class FusedKernel {
  public:
+  // Their totals are kept on the stack.
+  static constexpr size_t kMaxReductions = 16;
+
   // dims: what it walks. reduced: of a kernel with reductions, which dims they reduce; else empty.
   FusedKernel(const Dims& dims, const std::vector<bool>& reduced) : dims_(dims), reduced_(reduced) {}
 

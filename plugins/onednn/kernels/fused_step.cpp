@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "fused.h"
+
 namespace lazyt::onednn {
 
 using vm::kBlock;
@@ -405,7 +407,7 @@ void FusedStep::rows(const Frame& frame, int64_t outer, int64_t length) const {
   auto part = [&](int64_t first, int64_t last) {
     Block b;
     begin(frame, b, kBlock);
-    Total totals[kMaxReductions];
+    Total totals[FusedKernel::kMaxReductions];
     for (int64_t g = first; g < last; ++g) {
       const int64_t o = g * together, rows_here = std::min(together, outer - o);
       if (together > 1) {

@@ -27,9 +27,6 @@ inline vm::Convert storer(lazyt_dtype_t d) {
 
 class FusedStep final : public Step {
  public:
-  // Of one kernel: their totals are kept on the stack.
-  static constexpr size_t kMaxReductions = 16;
-
   struct Load {
     Tensor tensor;
     Dims strides;  // by loop

@@ -817,9 +817,9 @@ void lower_bucketize(Builder& b, const lazyt_node_t& node) {
 
 }  // namespace
 
-void register_index(Register add) {
+void register_index(Operators& all) {
   using toolkit::Role;
-  auto opaque = [&](lazyt_op_t op, Accept accept, Lower lower) { add(op, {Role::kOpaque, accept, lower}); };
+  auto opaque = [&](lazyt_op_t op, toolkit::Accept accept, Operator::Lower lower) { all.add(op, {Role::kOpaque, accept, lower}); };
   opaque(LAZYT_OP_INDEX_TENSOR, accept_move<1>, lower_index);
   opaque(LAZYT_OP_UNSAFE_INDEX_TENSOR, accept_move<1>, lower_index);
   opaque(LAZYT_OP_INDEX_SELECT, accept_move<2>, lower_index_select);

@@ -258,9 +258,9 @@ void lower_loss_backward(Builder& b, const lazyt_node_t& node) {
 
 }  // namespace
 
-void register_loss(Register add) {
+void register_loss(Operators& all) {
   using toolkit::Role;
-  auto opaque = [&](lazyt_op_t op, Accept accept, Lower lower) { add(op, {Role::kOpaque, accept, lower}); };
+  auto opaque = [&](lazyt_op_t op, toolkit::Accept accept, Operator::Lower lower) { all.add(op, {Role::kOpaque, accept, lower}); };
   opaque(LAZYT_OP_NLL_LOSS_FORWARD, accept_nll_forward, lower_nll_forward);
   opaque(LAZYT_OP_NLL_LOSS2D_FORWARD, accept_nll_forward, lower_nll_forward);
   opaque(LAZYT_OP_NLL_LOSS_BACKWARD, accept_nll_backward, lower_nll_backward);

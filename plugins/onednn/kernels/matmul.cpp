@@ -343,8 +343,8 @@ void add_product(Builder& b, const Tensor& left, const Tensor& right, const Tens
   emit(b, {matrices(left), matrices(right), matrices(c), {}});
 }
 
-void register_matmul(Register add) {
-  auto opaque = [&](lazyt_op_t op, Lower lower) { add(op, {toolkit::Role::kOpaque, accept, lower}); };
+void register_matmul(Operators& all) {
+  auto opaque = [&](lazyt_op_t op, Operator::Lower lower) { all.add(op, {toolkit::Role::kOpaque, accept, lower}); };
   opaque(LAZYT_OP_MM, lower_mm);
   opaque(LAZYT_OP_BMM, lower_mm);
   opaque(LAZYT_OP_ADDMM, lower_add);

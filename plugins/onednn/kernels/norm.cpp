@@ -619,9 +619,9 @@ Refusal accept_rows_backward(const ProgramView& program, const lazyt_node_t& nod
 
 }  // namespace
 
-void register_norm(Register add) {
+void register_norm(Operators& all) {
   using toolkit::Role;
-  auto opaque = [&](lazyt_op_t op, Accept accept, Lower lower) { add(op, {Role::kOpaque, accept, lower}); };
+  auto opaque = [&](lazyt_op_t op, toolkit::Accept accept, Operator::Lower lower) { all.add(op, {Role::kOpaque, accept, lower}); };
   opaque(LAZYT_OP_NATIVE_LAYER_NORM, accept_norm, lower_row_norm<false>);
   opaque(LAZYT_OP_NATIVE_LAYER_NORM_BACKWARD, accept_rows_backward, lower_row_norm_backward<false>);
   opaque(LAZYT_OP_FUSED_RMS_NORM, accept_norm, lower_row_norm<true>);

@@ -265,8 +265,8 @@ Refusal accept(const ProgramView& program, const lazyt_node_t& node) {
 
 }  // namespace
 
-void register_pool(Register add) {
-  auto opaque = [&](lazyt_op_t op, Lower lower) { add(op, {toolkit::Role::kOpaque, accept, lower}); };
+void register_pool(Operators& all) {
+  auto opaque = [&](lazyt_op_t op, Operator::Lower lower) { all.add(op, {toolkit::Role::kOpaque, accept, lower}); };
   opaque(LAZYT_OP_MAX_POOL2D_WITH_INDICES, lower_max_pool);
   opaque(LAZYT_OP_MAX_POOL3D_WITH_INDICES, lower_max_pool);
   opaque(LAZYT_OP_MAX_POOL2D_WITH_INDICES_BACKWARD, lower_max_pool_backward);

@@ -163,12 +163,12 @@ Refusal accept_randint(const ProgramView& program, const lazyt_node_t& node) {
 
 }  // namespace
 
-void register_random(Register add) {
+void register_random(Operators& all) {
   using enum toolkit::Role;
-  add(LAZYT_OP_LAZYT_UNIFORM, {kOpaque, accept_float_result, uniform});
-  add(LAZYT_OP_LAZYT_NORMAL, {kOpaque, accept_float_result, normal});
-  add(LAZYT_OP_LAZYT_BERNOULLI, {kOpaque, accept_float_result, bernoulli});
-  add(LAZYT_OP_LAZYT_RANDINT, {kOpaque, accept_randint, randint});
+  all.add(LAZYT_OP_LAZYT_UNIFORM, {kOpaque, accept_float_result, uniform});
+  all.add(LAZYT_OP_LAZYT_NORMAL, {kOpaque, accept_float_result, normal});
+  all.add(LAZYT_OP_LAZYT_BERNOULLI, {kOpaque, accept_float_result, bernoulli});
+  all.add(LAZYT_OP_LAZYT_RANDINT, {kOpaque, accept_randint, randint});
 }
 
 }  // namespace lazyt::onednn

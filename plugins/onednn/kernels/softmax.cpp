@@ -502,9 +502,9 @@ Refusal accept_topk(const ProgramView& program, const lazyt_node_t& node) {
 
 }  // namespace
 
-void register_softmax(Register add) {
+void register_softmax(Operators& all) {
   using toolkit::Role;
-  auto opaque = [&](lazyt_op_t op, Accept accept, Lower lower) { add(op, {Role::kOpaque, accept, lower}); };
+  auto opaque = [&](lazyt_op_t op, toolkit::Accept accept, Operator::Lower lower) { all.add(op, {Role::kOpaque, accept, lower}); };
   opaque(LAZYT_OP_SOFTMAX, accept_floating, lower_softmax<false>);
   opaque(LAZYT_OP_LOG_SOFTMAX, accept_floating, lower_softmax<true>);
   opaque(LAZYT_OP_SOFTMAX_BACKWARD_DATA, accept_floating, lower_softmax_backward<false>);

@@ -105,18 +105,22 @@ inline int64_t int_or(const lazyt_arg_t& arg, int64_t otherwise) {
 
 }  // namespace detail
 
-// Whether the operator's results may be views, whatever its operand lies like; false for arguments that are
-// host scalars. reshape and view are such operators, and may still need a copy.
-inline bool is_view(const plugin::ProgramView& program, const lazyt_node_t& node) {
-  switch (node.op) {
+// Whether the operator's results may be views.
+inline bool may_be_view(lazyt_op_t op) {
+  switch (op) {
     case LAZYT_OP_T: case LAZYT_OP_PERMUTE: case LAZYT_OP_TRANSPOSE_INT: case LAZYT_OP_SLICE_TENSOR:
     case LAZYT_OP_SELECT_INT: case LAZYT_OP_EXPAND: case LAZYT_OP_VIEW: case LAZYT_OP_RESHAPE:
     case LAZYT_OP_SQUEEZE_DIMS: case LAZYT_OP_UNSQUEEZE: case LAZYT_OP_DIAGONAL: case LAZYT_OP_AS_STRIDED:
     case LAZYT_OP_ALIAS: case LAZYT_OP_UNFOLD: case LAZYT_OP_FLIP: case LAZYT_OP_SPLIT_TENSOR:
-    case LAZYT_OP_SPLIT_WITH_SIZES: case LAZYT_OP_UNBIND_INT: case LAZYT_OP_CHUNK:
-      return detail::all_constant(program.args(node));
+    case LAZYT_OP_SPLIT_WITH_SIZES: case LAZYT_OP_UNBIND_INT: case LAZYT_OP_CHUNK: return true;
     default: return false;
   }
+}
+
+// The same of a node, whatever its operand lies like; false for arguments that are host scalars. reshape and view are
+// such operators, and may still need a copy.
+inline bool is_view(const plugin::ProgramView& program, const lazyt_node_t& node) {
+  return may_be_view(node.op) && detail::all_constant(program.args(node));
 }
 
 // Where result `index` of a view operator lies, given where its operand lies; nothing if that takes a copy

@@ -1,15 +1,20 @@
-#include "reduce.h"
+// reductions.hpp - the reductions of the opset that a fused kernel can end in.
+//
+// SPDX-License-Identifier: BSL-1.0
+#ifndef LAZYT_TOOLKIT_REDUCTIONS_HPP_
+#define LAZYT_TOOLKIT_REDUCTIONS_HPP_
 
 #include <bit>
+#include <limits>
+#include <string>
+#include <vector>
 
-#include "../ops.h"
+#include "lazyt/toolkit/plan.hpp"
+#include "lazyt/toolkit/registers.hpp"
 
-namespace lazyt::onednn {
-
-using vm::Op;
-using vm::Type;
-
-namespace {
+namespace lazyt {
+namespace toolkit __attribute__((visibility("hidden"))) {
+namespace detail {
 
 struct Form {
   lazyt_op_t op;
@@ -19,7 +24,7 @@ struct Form {
   int norm_arg = -1;  // the order of a norm
 };
 
-constexpr Form kForms[] = {
+inline constexpr Form kForms[] = {
     {LAZYT_OP_SUM, ReduceKind::kSum},
     {LAZYT_OP_SUM_DIM_INTLIST, ReduceKind::kSum, false, 1},
     {LAZYT_OP_MEAN, ReduceKind::kSum, true},
@@ -42,18 +47,19 @@ constexpr Form kForms[] = {
     {LAZYT_OP_LINALG_VECTOR_NORM, ReduceKind::kSum, false, 2, 1},
 };
 
-const Form* find_form(lazyt_op_t op) {
+inline const Form* find_form(lazyt_op_t op) {
   for (const Form& f : kForms)
     if (f.op == op) return &f;
   return nullptr;
 }
 
-}  // namespace
+}  // namespace detail
 
-bool is_reduction(lazyt_op_t op) { return find_form(op) != nullptr; }
+inline bool is_reduction(lazyt_op_t op) { return detail::find_form(op) != nullptr; }
 
-std::vector<bool> reduced_dims(const ProgramView& program, const lazyt_node_t& node) {
-  const Form& form = *find_form(node.op);
+// Which dims of operand 0 the node reduces.
+inline std::vector<bool> reduced_dims(const plugin::ProgramView& program, const lazyt_node_t& node) {
+  const detail::Form& form = *detail::find_form(node.op);
   const auto args = program.args(node);
   const size_t rank = program.values()[args[0].payload].rank;
   if (form.dims_arg < 0) return std::vector<bool>(rank, true);
@@ -74,9 +80,12 @@ std::vector<bool> reduced_dims(const ProgramView& program, const lazyt_node_t& n
   return out;
 }
 
-void emit_reduction(const ProgramView& program, const lazyt_node_t& node, FusedKernel& k, Reg x,
+// x: operand 0. out: as many dims as the walk, the reduced ones of stride 0. Throws UNIMPLEMENTED for what kernels lack.
+// Of the kernel it wants reduce(x, kind, out, divisor, root): a total in f64 or i64, scaled by 1 / divisor, its root taken.
+template <class Kernel>
+void emit_reduction(const plugin::ProgramView& program, const lazyt_node_t& node, Kernel& k, Reg x,
                     const Tensor& out) {
-  const Form& form = *find_form(node.op);
+  const detail::Form& form = *detail::find_form(node.op);
   const auto args = program.args(node);
   const lazyt_value_t& operand = program.values()[args[0].payload];
   const auto reduced = reduced_dims(program, node);
@@ -85,7 +94,7 @@ void emit_reduction(const ProgramView& program, const lazyt_node_t& node, FusedK
   for (size_t d = 0; d < dims.size(); ++d)
     if (reduced[d]) length *= static_cast<double>(dims[d]);
   // Sums and products of integers are i64; a dtype argument converts before the sum.
-  const Type result = vm::type_of(out.dtype);
+  const Type result = type_of(out.dtype);
   if (form.norm_arg >= 0) {
     const lazyt_arg_t& order = args[static_cast<uint64_t>(form.norm_arg)];
     double p = 2;
@@ -95,7 +104,7 @@ void emit_reduction(const ProgramView& program, const lazyt_node_t& node, FusedK
       p = std::bit_cast<double>(order.payload);
     else if (order.kind != LAZYT_ARG_NONE)
       throw plugin::Error(LAZYT_CODE_UNIMPLEMENTED, "a norm whose order is a host scalar");
-    if (!vm::is_float(result)) throw plugin::Error(LAZYT_CODE_UNIMPLEMENTED, "a norm of integers");
+    if (!is_float(result)) throw plugin::Error(LAZYT_CODE_UNIMPLEMENTED, "a norm of integers");
     x = k.cast(x, result);
     if (p == 2) {
       return k.reduce(x, ReduceKind::kSquares, out, 1, true);  // in f64: no overflow that the root would undo
@@ -112,8 +121,8 @@ void emit_reduction(const ProgramView& program, const lazyt_node_t& node, FusedK
   switch (form.kind) {
     case ReduceKind::kSum:
     case ReduceKind::kProd:
-      x = k.cast(x, vm::is_float(result) ? result : Type::kI64);
-      if (form.mean && !vm::is_float(result))
+      x = k.cast(x, is_float(result) ? result : Type::kI64);
+      if (form.mean && !is_float(result))
         throw plugin::Error(LAZYT_CODE_UNIMPLEMENTED, "a mean of integers");
       return k.reduce(x, form.kind, out, form.mean ? length : 1);
     case ReduceKind::kAny:
@@ -125,4 +134,7 @@ void emit_reduction(const ProgramView& program, const lazyt_node_t& node, FusedK
   }
 }
 
-}  // namespace lazyt::onednn
+}  // namespace toolkit
+}  // namespace lazyt
+
+#endif  // LAZYT_TOOLKIT_REDUCTIONS_HPP_

@@ -1,0 +1,144 @@
+// Executable: a program as a list of steps over one arena; Builder: what the lowerings of operators write it with
+// (lazyt/toolkit/plan.hpp).
+//
+// A step is a kernel, whose source is made for this program and compiled by NVRTC with all others that are not known yet,
+// or a call of a library. Nothing is looked up or compiled when a program runs.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "device.h"
+#include "lazyt/toolkit/plan.hpp"
+
+namespace lazyt::cuda {
+
+using plugin::ProgramView;
+using toolkit::Dims;
+using toolkit::Layout;
+using toolkit::Number;
+using toolkit::StorageId;
+using toolkit::Tensor;
+
+// One 64-bit parameter of a kernel, filled at each run.
+struct Word {
+  enum Kind : uint8_t { kAddress, kFloat, kInt, kBits } kind;
+  StorageId storage = 0;  // of an address
+  uint64_t bits = 0;      // byte offset of an address; the word itself of kBits
+  Number number;          // of kFloat (as the bits of a double) and kInt
+
+  // Of the tensor's first element.
+  static Word address(const Tensor& t) {
+    return {kAddress, t.storage, static_cast<uint64_t>(t.layout.offset) * t.element(), {}};
+  }
+  static Word f64(const Number& n) { return {kFloat, 0, 0, n}; }
+  static Word i64(const Number& n) { return {kInt, 0, 0, n}; }
+  static Word integer(int64_t n) { return {kBits, 0, static_cast<uint64_t>(n), {}}; }
+};
+
+// Text of one kernel, LAZYT_KERNEL(name, words, threads) {...}, complete but for the prelude (codegen/prelude.cuh). Equal
+// texts are one kernel: the name is made from the text.
+struct KernelSource {
+  std::string name;
+  std::string text;
+};
+
+// `text`, which defines the kernel KERNEL, between #define and #undef of each of `defines`. base: begins the name.
+KernelSource specialise(std::string_view base, std::string_view text,
+                        const std::vector<std::pair<std::string, std::string>>& defines);
+
+// The type in a kernel's text that an element has in memory: "float", "lazyt_f16". Throws UNIMPLEMENTED for what kernels
+// do not take. See codegen/prelude.cuh.
+std::string memory_type(lazyt_dtype_t dtype);
+// The type that it is computed in: "float" for f32, f16 and bf16, "double", "long long" for i64, ...
+std::string register_type(lazyt_dtype_t dtype);
+
+struct Run;  // execute.h: addresses and numbers of one run, and its stream
+
+class Step {
+ public:
+  virtual ~Step() = default;
+  // For reports and tests: "kernel softmax_4f2a", "cublasLt f32 128x64x32".
+  virtual std::string describe() const = 0;
+};
+
+struct KernelStep final : Step {
+  KernelSource source;
+  std::array<uint32_t, 3> grid{1, 1, 1}, block{1, 1, 1};
+  uint32_t shared_bytes = 0;  // dynamic
+  std::vector<Word> words;
+  CUfunction function = nullptr;  // after compile
+
+  std::string describe() const override { return "kernel " + source.name; }
+};
+
+// Bytes from one place to another, where the two are not the same memory.
+struct CopyStep final : Step {
+  Tensor from, to;
+  uint64_t bytes = 0;
+
+  std::string describe() const override { return "copy"; }
+};
+
+// A call of a library, on the run's stream; must be capturable into a graph.
+class LibraryStep : public Step {
+ public:
+  virtual void run(const Run& run) const = 0;
+};
+
+struct Executable : toolkit::Plan {
+  explicit Executable(Device& d) : device(d) {}
+  Executable(const Executable&) = delete;
+
+  Device& device;
+  std::vector<std::unique_ptr<Step>> steps;
+};
+
+class Builder final : public toolkit::Builder {
+ public:
+  Builder(Executable& executable, const ProgramView& program)
+      : toolkit::Builder(executable, program, "cuda", kAlignment), exe_(executable) {}
+
+  Device& device() const { return exe_.device; }
+  void copy(const Tensor& src, const Tensor& dst) override;
+  void fill(const Tensor& dst, Number number) override;
+
+  // reads_in_place: storages that the step also only reads, each element before it writes the same element (same dims,
+  // strides and offset) of every storage it writes, and that no other thread reads.
+  void add(std::unique_ptr<Step> step, const std::vector<StorageId>& reads, const std::vector<StorageId>& writes,
+           const std::vector<StorageId>& reads_in_place = {}) {
+    exe_.steps.push_back(std::move(step));
+    note_step({reads, writes, reads_in_place});
+  }
+  // A kernel of one element per thread and more, blocks of `threads`: grid.x covers `count` (at least one block).
+  void add_kernel(KernelSource source, int64_t count, uint32_t threads, std::vector<Word> words,
+                  const std::vector<StorageId>& reads, const std::vector<StorageId>& writes,
+                  const std::vector<StorageId>& reads_in_place = {});
+  // The same with the grid said: for a block per row and its kind. No step if a dim of it is 0.
+  void add_kernel(KernelSource source, std::array<uint32_t, 3> grid, std::array<uint32_t, 3> block, uint32_t shared_bytes,
+                  std::vector<Word> words, const std::vector<StorageId>& reads, const std::vector<StorageId>& writes,
+                  const std::vector<StorageId>& reads_in_place = {});
+
+ private:
+  toolkit::Role role_of(const lazyt_node_t& node) override;
+  void lower_node(const lazyt_node_t& node) override;
+  void lower_group(const toolkit::Unit& unit) override;
+  void copy_beside(const Tensor& from, const Tensor& to) override;
+
+  Executable& exe_;
+};
+
+extern const lazyt_plugin_executable_t kExecutableTable;
+
+lazyt_status_t* execute(lazyt_executable_t* executable, const lazyt_execute_args_t* args, lazyt_event_t** out_event);
+
+}  // namespace lazyt::cuda
+
+template <>
+struct lazyt::plugin::Handle<lazyt_executable_t> {
+  using type = lazyt::cuda::Executable;
+};

@@ -1,0 +1,33 @@
+#include "ops.h"
+
+#include "codegen/kernel.h"
+
+namespace lazyt::cuda {
+namespace {
+
+lazyt_status_t* query(lazyt_device_t* device, const lazyt_program_t* block, lazyt_answer_t* answers, uint64_t count,
+                      uint64_t stride) {
+  return plugin::guard([&] {
+    plugin::from_c(device);
+    operators().query(block, answers, count, stride);
+  });
+}
+
+}  // namespace
+
+const Operators& operators() {
+  static const auto& all = *new Operators([] {
+    Operators made("cuda", nullptr);
+    toolkit::add_common<FusedKernel>(made);
+    return made;
+  }());
+  return all;
+}
+
+const lazyt_plugin_capability_t kCapabilityTable = {
+    .struct_size = sizeof(lazyt_plugin_capability_t),
+    .next = nullptr,
+    .query = query,
+};
+
+}  // namespace lazyt::cuda

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "../compile.h"
+#include "lazyt/toolkit/operands.hpp"
 
 namespace lazyt::onednn {
 
@@ -21,10 +22,7 @@ dnnl::memory::data_type to_dnnl(lazyt_dtype_t dtype);
 // The tensor as it lies. Dims of size 1 get the stride of a dense tensor, because oneDNN tells layouts by strides.
 dnnl::memory::desc describe(const Tensor& t);
 
-// The same elements seen with other dims and strides.
-inline Tensor reshaped(const Tensor& t, Dims dims, Dims strides) {
-  return {t.storage, t.dtype, {t.layout.offset, std::move(dims), std::move(strides)}};
-}
+using toolkit::reshaped;
 
 // First element of a tensor while the program runs.
 inline std::byte* address(const Frame& frame, const Tensor& t) {

@@ -23,13 +23,13 @@ namespace lazyt::cuda {
   X(cuStreamBeginCapture) X(cuStreamEndCapture)                                                              \
   X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuEventQuery) X(cuEventSynchronize)                  \
   X(cuMemGetInfo) X(cuMemAlloc) X(cuMemFree) X(cuMemAllocFromPoolAsync) X(cuMemFreeAsync)                    \
-  X(cuMemPoolCreate) X(cuMemPoolDestroy) X(cuMemPoolTrimTo) X(cuMemPoolSetAttribute) X(cuMemPoolGetAttribute) \
+  X(cuMemPoolCreate) X(cuMemPoolDestroy) X(cuMemPoolTrimTo) X(cuMemPoolSetAttribute)                          \
   X(cuMemHostAlloc) X(cuMemFreeHost) X(cuPointerGetAttribute)                                                \
   X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync) X(cuMemcpyDtoDAsync) X(cuMemcpyPeerAsync) X(cuMemsetD8Async)      \
   X(cuModuleLoadData) X(cuModuleUnload) X(cuModuleGetFunction) X(cuFuncSetAttribute) X(cuLaunchKernel)       \
-  X(cuGraphInstantiateWithFlags) X(cuGraphExecDestroy) X(cuGraphDestroy) X(cuGraphLaunch)                    \
-  X(cuGraphGetNodes) X(cuGraphNodeGetType) X(cuGraphKernelNodeGetParams) X(cuGraphExecKernelNodeSetParams)   \
-  X(cuGraphExecUpdate)
+  X(cuGraphCreate) X(cuGraphDestroy) X(cuGraphAddKernelNode) X(cuGraphAddMemcpyNode)                         \
+  X(cuGraphAddChildGraphNode) X(cuGraphInstantiateWithFlags) X(cuGraphExecDestroy) X(cuGraphLaunch)          \
+  X(cuGraphExecKernelNodeSetParams) X(cuGraphExecMemcpyNodeSetParams) X(cuGraphExecChildGraphNodeSetParams)
 
 #define LAZYT_CUDA_NVRTC_FUNCTIONS(X)                                                                        \
   X(nvrtcVersion) X(nvrtcGetErrorString) X(nvrtcGetNumSupportedArchs) X(nvrtcGetSupportedArchs)              \

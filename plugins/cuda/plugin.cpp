@@ -1,7 +1,7 @@
 // The entry point and the plugin's table.
 #include "lazyt/plugin.hpp"
 
-#include "device.h"
+#include "buffer.h"
 #include "driver.h"
 
 namespace lazyt::cuda {
@@ -23,37 +23,34 @@ void shutdown() {}
 
 lazyt_status_t* info(lazyt_plugin_info_t* out_info) {
   return plugin::guard([&] {
-    static constexpr std::string_view kUnfinished = "the CUDA plugin has no kernels yet";
-    const std::string& why = libraries().why_none;
     out_info->name = to_c("cuda");
     out_info->version = to_c("0.1.0");
     out_info->description = to_c("CUDA driver, NVRTC and cuBLASLt: NVIDIA GPUs");
     out_info->vendor = to_c("lazyt");
-    out_info->why_none = to_c(why.empty() ? kUnfinished : std::string_view(why));
-    out_info->score = 100;
+    out_info->why_none = to_c(libraries().why_none);
+    out_info->score = -50;  // only by its name, until it has kernels
   });
 }
 
-lazyt_status_t* unimplemented() { return plugin::make_status(LAZYT_CODE_UNIMPLEMENTED, "cuda: there are no devices yet"); }
-
-const lazyt_plugin_buffer_t kBufferTable = {
-    .struct_size = sizeof(lazyt_plugin_buffer_t),
-    .next = nullptr,
-    .alloc = [](lazyt_device_t*, const lazyt_buffer_desc_t*, lazyt_buffer_t**) { return unimplemented(); },
-    .from_host = [](lazyt_device_t*, const lazyt_host_bytes_t*, lazyt_buffer_t**) { return unimplemented(); },
-    .to_host = [](lazyt_buffer_t*, uint64_t, void*, uint64_t, lazyt_events_t, lazyt_event_t**) { return unimplemented(); },
-    .copy = [](lazyt_buffer_t*, uint64_t, lazyt_buffer_t*, uint64_t, uint64_t, lazyt_events_t, lazyt_event_t**) { return unimplemented(); },
-    .size = [](lazyt_buffer_t*, uint64_t*) { return unimplemented(); },
-    .host_pointer = nullptr,
-    .import_dlpack = nullptr,
-    .export_dlpack = nullptr,
-    .release = [](lazyt_buffer_t*) {},
-};
+lazyt_status_t* unimplemented() { return plugin::make_status(LAZYT_CODE_UNIMPLEMENTED, "cuda: there are no kernels yet"); }
 
 const lazyt_plugin_capability_t kCapabilityTable = {
     .struct_size = sizeof(lazyt_plugin_capability_t),
     .next = nullptr,
-    .query = [](lazyt_device_t*, const lazyt_program_t*, lazyt_answer_t*, uint64_t, uint64_t) { return unimplemented(); },
+    .query = [](lazyt_device_t*, const lazyt_program_t* program, lazyt_answer_t* answers, uint64_t count,
+                uint64_t stride) -> lazyt_status_t* {
+      const plugin::ProgramView view(program);
+      thread_local std::vector<std::string> details;
+      details.assign(count, {});
+      for (uint64_t i = 0; i < count; ++i) {
+        auto& answer = *reinterpret_cast<lazyt_answer_t*>(reinterpret_cast<char*>(answers) + i * stride);
+        answer.kind = LAZYT_ANSWER_REFUSE;
+        answer.reason = LAZYT_REASON_UNKNOWN_OPERATOR;
+        details[i] = view.full_name(view.nodes()[i]) + " has no kernel";
+        answer.detail = to_c(details[i]);
+      }
+      return nullptr;
+    },
 };
 
 const lazyt_plugin_executable_t kExecutableTable = {
@@ -88,7 +85,7 @@ lazyt_status_t* lazyt_plugin_entry_v1(const lazyt_host_t* host, const lazyt_plug
       .get_extension = nullptr,
       .device = &kDeviceTable,
       .buffer = &kBufferTable,
-      .event = &lazyt::plugin::Event::table(),
+      .event = &Work::table(),
       .capability = &kCapabilityTable,
       .executable = &kExecutableTable,
   };

@@ -7,7 +7,8 @@
 
 namespace lazyt::frontend {
 
-// RESOURCE_EXHAUSTED -> OutOfMemoryError, UNIMPLEMENTED -> NotImplementedError, else RuntimeError.
+// RESOURCE_EXHAUSTED -> OutOfMemoryError, UNIMPLEMENTED -> NotImplementedError, OUT_OF_RANGE -> IndexError, what linear
+// algebra finds in its values -> LinAlgError, else RuntimeError: the types that eager's kernels raise.
 [[noreturn]] void raise(const base::Status& status);
 
 inline void check(const base::Status& status) {

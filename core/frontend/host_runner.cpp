@@ -43,6 +43,8 @@ class Runner final : public exec::HostRunner {
       if (node.source) name += fmt::format(", {}:{}", node.source->file, node.source->line);
       try {
         run_node(node, values);
+      } catch (const c10::IndexError& e) {
+        return base::Status(LAZYT_CODE_OUT_OF_RANGE, e.what_without_backtrace()).with_note("host", name);
       } catch (const c10::Error& e) {
         return base::invalid_argument(e.what_without_backtrace()).with_note("host", name);
       } catch (const std::exception& e) {

@@ -208,6 +208,7 @@ void fill(TorchOp& t) {
   if (mutates && (t.handle.hasTag(at::Tag::pointwise) || op.lowering == Lowering::kCopy) &&
       op.lowering != Lowering::kFill && op.lowering != Lowering::kZero)
     t.overlap = op.name == "aten::masked_fill_" ? OverlapRule::kPartial : OverlapRule::kInternalAndPartial;
+  if (schema.returns().empty() && !mutates) refuse("it is called for what it does, not for a result");
   order_written(t, refuse);
   op.functional_name = op.name;
   op.functional_overload = op.overload;

@@ -19,6 +19,7 @@ inline lazyt_code_t code_of(std::string_view message) {
   }
   if (has("INTERNAL ASSERT FAILED")) return LAZYT_CODE_INTERNAL;
   if (has("not implemented for") || has("Could not run '")) return LAZYT_CODE_UNIMPLEMENTED;
+  if (has("out of bounds") || has("out of range")) return LAZYT_CODE_OUT_OF_RANGE;
   return LAZYT_CODE_INVALID_ARGUMENT;
 }
 

@@ -182,7 +182,7 @@ def raised_at_first_use(eager: Observed, lazy: Observed) -> bool:
     if last is None or not reading or last in lazy.errors or not VALUE_ERROR.search(eager.errors[last][1]):
         return False
     words = plain(eager.errors[last][1])
-    if not all(words in e[1] for e in reading.values()):
+    if not all(words in e[1] and e[0] == eager.errors[last][0] for e in reading.values()):
         return False
     del eager.errors[last]
     for side in (eager, lazy):

@@ -90,31 +90,40 @@ lazyt_status_t* from_host(lazyt_device_t* handle, const lazyt_host_bytes_t* byte
   });
 }
 
-// One download: pieces that go through pinned memory, and its event, which the last piece completes.
+// A piece of a download: through pinned memory, unless there is none now and nobody else can make room (a callback on the
+// stream's own thread).
+Work* download_piece(Device& device, CUdeviceptr from, std::byte* to, uint64_t size, const std::shared_ptr<Waits>& waits) {
+  Staging& staging = device.download_staging;
+  const Staging::Slice slice = size ? staging.take(size, !device.download.worker().is_current()) : Staging::Slice{};
+  if (size) {
+    void* target = slice.data ? slice.data : to;
+    const CUresult result = cu().cuMemcpyDtoHAsync(target, from, size, device.download.handle());
+    if (result != CUDA_SUCCESS && slice.data) staging.give(slice);
+    device.context->check(result, "cuMemcpyDtoHAsync");
+  }
+  if (!slice.data) return device.download.finish(waits);
+  return device.download.finish(
+      waits, [slice, to, size] { std::memcpy(to, slice.data, size); }, [&staging, slice] { staging.give(slice); });
+}
+
+// The event of the last piece is the event of all: they are done in order, and a wait's error is the error of each.
 Work* download(Device& device, CUdeviceptr from, std::byte* to, uint64_t size, std::shared_ptr<Waits> waits) {
   const std::lock_guard lock(device.download_order);
-  Staging& staging = device.download_staging;
-  for (uint64_t done = 0;;) {
-    const uint64_t piece = std::min(size - done, staging.most());
-    const bool last = done + piece == size;
-    // A callback on the stream's own thread cannot wait for room that this thread makes.
-    const Staging::Slice slice = piece ? staging.take(piece, !device.download.worker().is_current()) : Staging::Slice{};
-    void* target = slice.data ? static_cast<void*>(slice.data) : to + done;
-    if (piece) {
-      const CUresult result = cu().cuMemcpyDtoHAsync(target, from + done, piece, device.download.handle());
-      if (result != CUDA_SUCCESS && slice.data) staging.give(slice);
-      device.context->check(result, "cuMemcpyDtoHAsync");
+  Work* work = nullptr;
+  for (uint64_t done = 0; done < size || !work;) {
+    const uint64_t piece = std::min(size - done, device.download_staging.most());
+    Work* before = work;
+    lazyt_status_t* failed = guard([&] { work = download_piece(device, from + done, to + done, piece, waits); });
+    if (before) {
+      // The caller may drop its bytes when this fails: nothing may write them any more.
+      if (failed && !device.download.worker().is_current())
+        plugin::host().status->release(before->event().wait(LAZYT_WAIT_FOREVER));
+      before->release();
     }
-    std::function<void()> after, ended;
-    if (slice.data) {
-      after = [slice, at = to + done, piece] { std::memcpy(at, slice.data, piece); };
-      ended = [&staging, slice] { staging.give(slice); };
-    }
-    Work* work = device.download.finish(waits, std::move(after), std::move(ended));
-    if (last) return work;
-    work->release();
+    plugin::check(failed);
     done += piece;
   }
+  return work;
 }
 
 lazyt_status_t* to_host(lazyt_buffer_t* handle, uint64_t offset, void* dst, uint64_t size, lazyt_events_t events,

@@ -90,12 +90,22 @@ class LibraryStep : public Step {
   virtual void run(const Run& run) const = 0;
 };
 
+class Scratch;  // execute.h
+class Graphs;   // graph.h
+
 struct Executable : toolkit::Plan {
   explicit Executable(Device& d) : device(d) {}
   Executable(const Executable&) = delete;
+  ~Executable();  // execute.cpp
 
   Device& device;
   std::vector<std::unique_ptr<Step>> steps;
+
+  // ---- of execute.cpp; prepare() makes the first three
+  Block constant_memory, kept;
+  std::shared_ptr<Scratch> scratch;
+  std::shared_ptr<Graphs> graphs;
+  uint64_t runs = 0;
 };
 
 class Builder final : public toolkit::Builder {

@@ -101,7 +101,8 @@ Device::Device(ContextRef made)
       download_staging(context, kDownloadBytes),
       upload(context),
       download(context),
-      compute(context) {}
+      compute(context),
+      capture(context) {}
 
 const lazyt_plugin_device_t kDeviceTable = {
     .struct_size = sizeof(lazyt_plugin_device_t),

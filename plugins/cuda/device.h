@@ -14,6 +14,8 @@
 
 namespace lazyt::cuda {
 
+class Scratch;  // execute.h
+
 struct Device {
   // Throws.
   explicit Device(uint32_t index);
@@ -28,6 +30,10 @@ struct Device {
   // Held from taking staging memory to submitting the copy.
   std::mutex upload_order, download_order;
   Stream upload, download, compute;
+  Stream capture;  // nothing runs on it: calls of libraries are captured there
+  // Of all live executables, which own it.
+  std::mutex scratch_mutex;
+  std::weak_ptr<Scratch> scratch;
 
  private:
   explicit Device(ContextRef made);

@@ -138,6 +138,8 @@ class Builder final : public toolkit::Builder {
   void lower_node(const lazyt_node_t& node) override;
   void lower_group(const toolkit::Unit& unit) override;
   void copy_beside(const Tensor& from, const Tensor& to) override;
+  // A thread has its operands in registers before it stores a result.
+  bool reuses_operands() const override { return true; }
 
   Executable& exe_;
 };

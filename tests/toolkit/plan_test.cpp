@@ -73,8 +73,10 @@ class TextBuilder final : public Builder {
 
   std::vector<std::string> steps;
   bool merge_all = false;
+  bool reuse = false;
 
  private:
+  bool reuses_operands() const override { return reuse; }
   Role role_of(const lazyt_node_t& node) override { return operators_.role_of(program, node); }
   void lower_node(const lazyt_node_t& node) override { operators_.find(program, node)->lower(*this, node); }
   void lower_group(const Unit& unit) override { toolkit::lower_group<TextKernel>(*this, unit); }
@@ -96,9 +98,10 @@ void TextKernel::build(TextBuilder& b, const std::vector<StorageId>&) {
 }
 
 struct Built {
-  explicit Built(std::string_view body, bool merge_all = false) : text(body), program(text.view()) {
+  explicit Built(std::string_view body, bool merge_all = false, bool reuse = false) : text(body), program(text.view()) {
     TextBuilder builder(plan, program);
     builder.merge_all = merge_all;
+    builder.reuse = reuse;
     builder.run();
     steps = builder.steps;
   }
@@ -130,6 +133,30 @@ TEST(Plan, ValuesWhoseLivesDoNotMeetShareBytes) {
   const Built built("program(%0: f32[16,16]) {\n  %1 = aten::mm(%0, %0) : f32[16,16]\n  %2 = aten::mm(%1, %0) : f32[16,16]\n"
                     "  %3 = aten::mm(%2, %0) : f32[16,16]\n  %4 = aten::mm(%3, %0) : f32[16,16]\n  return %4\n}\n");
   EXPECT_EQ(built.plan.arena_bytes, 2u * 16 * 16 * 4);
+}
+
+// mm, neg, mm, neg, mm: without reuse, two values live at each step; a neg in place needs one.
+std::string chain(const std::string& between) {
+  return "program(%0: f32[16,16]) {\n  %1 = aten::mm(%0, %0) : f32[16,16]\n  %2 = aten::neg(%1) : f32[16,16]\n" + between +
+         "  return %3\n}\n";
+}
+
+TEST(Plan, AResultTakesTheBytesOfAnOperandThatDiesThere) {
+  const std::string body = chain("  %3 = aten::mm(%2, %0) : f32[16,16]\n");
+  EXPECT_EQ(Built(body).plan.arena_bytes, 2u * 16 * 16 * 4);
+  EXPECT_EQ(Built(body, false, true).plan.arena_bytes, 1u * 16 * 16 * 4);
+}
+
+TEST(Plan, AnOperandThatIsReadLaterKeepsItsBytes) {
+  const std::string body = chain("  %3 = aten::mm(%2, %1) : f32[16,16]\n");
+  EXPECT_EQ(Built(body, false, true).plan.arena_bytes, 2u * 16 * 16 * 4);
+}
+
+TEST(Plan, AnOperandThatAStepRunningBesideReadsKeepsItsBytes) {
+  const std::string body =
+      "program(%0: f32[16,16]) {\n  %1 = aten::mm(%0, %0) : f32[16,16]\n  %2 = aten::neg(%1) : f32[16,16]\n"
+      "  %3 = aten::mm(%1, %0) : f32[16,16]\n  %4 = aten::mm(%2, %3) : f32[16,16]\n  return %4\n}\n";
+  EXPECT_EQ(Built(body, true, true).plan.arena_bytes, 3u * 16 * 16 * 4);
 }
 
 TEST(Plan, AnOutputLiesOnItsDonorWhenOnlyItsOwnStepReadsThat) {

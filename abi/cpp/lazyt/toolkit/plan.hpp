@@ -308,6 +308,10 @@ class Builder {
     return positions;
   }
 
+  // Whether reads_in_place may be taken at its word for pieces of the arena as well: a step then never sees what it has
+  // written there as the operand.
+  virtual bool reuses_operands() const { return false; }
+
   // The backend has added a step to its list, made from the node being lowered.
   void note_step(Access access) {
     plan_.step_nodes.push_back(node_);
@@ -433,29 +437,63 @@ class Builder {
       positions_.push_back(next++);
   }
 
+  struct Life {
+    uint32_t first = UINT32_MAX, last = 0;
+    void join(const Life& other) {
+      first = std::min(first, other.first);
+      last = std::max(last, other.last);
+    }
+  };
+
+  // A result may take the bytes of an operand that dies as it is made, where the step allows it: heirs[s] is the storage
+  // on whose bytes s lies, s itself if on its own.
+  std::vector<StorageId> find_heirs(const std::vector<Life>& lives) const {
+    std::vector<StorageId> lies_on(plan_.storages.size());
+    for (StorageId s = 0; s < lies_on.size(); ++s) lies_on[s] = s;
+    if (!reuses_operands()) return lies_on;
+    std::vector<uint32_t> uses_at_death(plan_.storages.size(), 0);
+    for (size_t i = 0; i < accesses_.size(); ++i)
+      for (const auto* list : {&accesses_[i].reads, &accesses_[i].reads_in_place, &accesses_[i].writes})
+        for (StorageId s : *list) uses_at_death[s] += positions_[i] == lives[s].last;
+    std::vector<bool> given(plan_.storages.size(), false);
+    for (size_t i = 0; i < accesses_.size(); ++i) {
+      for (StorageId to : accesses_[i].writes) {
+        if (plan_.storages[to].kind != Plan::Piece::kArena || lives[to].first != positions_[i] || lies_on[to] != to) continue;
+        for (StorageId from : accesses_[i].reads_in_place) {
+          if (plan_.storages[from].kind != Plan::Piece::kArena || given[from] || bytes_[from] != bytes_[to]) continue;
+          if (lives[from].last != positions_[i] || uses_at_death[from] != 1) continue;
+          given[from] = true;
+          lies_on[to] = lies_on[from];
+          break;
+        }
+      }
+    }
+    return lies_on;
+  }
+
   void place() {
-    struct Life {
-      uint32_t first = UINT32_MAX, last = 0;
-    };
     std::vector<Life> lives(plan_.storages.size());
     for (size_t i = 0; i < accesses_.size(); ++i) {
       for (StorageId s : accesses_[i].reads) lives[s].last = std::max(lives[s].last, positions_[i]);
       for (StorageId s : accesses_[i].reads_in_place) lives[s].last = std::max(lives[s].last, positions_[i]);
-      for (StorageId s : accesses_[i].writes) {
-        lives[s].first = std::min(lives[s].first, positions_[i]);
-        lives[s].last = std::max(lives[s].last, positions_[i]);
-      }
+      for (StorageId s : accesses_[i].writes) lives[s].join({positions_[i], positions_[i]});
     }
+    const std::vector<StorageId> lies_on = find_heirs(lives);
+    std::vector<Life> whole = lives;  // of the bytes
+    for (StorageId s = 0; s < lies_on.size(); ++s) whole[lies_on[s]].join(lives[s]);
     std::vector<Interval> intervals;
     std::vector<StorageId> ids;
     for (StorageId s = 0; s < plan_.storages.size(); ++s) {
       const Plan::Piece& piece = plan_.storages[s];
       if ((piece.kind != Plan::Piece::kArena && piece.kind != Plan::Piece::kBeside) || lives[s].first == UINT32_MAX) continue;
-      intervals.push_back({lives[s].first, lives[s].last, bytes_[s]});
+      if (lies_on[s] != s) continue;
+      intervals.push_back({whole[s].first, whole[s].last, bytes_[s]});
       ids.push_back(s);
     }
     const Arena arena = plan_arena(intervals, alignment_);
     for (size_t i = 0; i < ids.size(); ++i) plan_.storages[ids[i]].offset = arena.offsets[i];
+    for (StorageId s = 0; s < lies_on.size(); ++s)
+      if (lies_on[s] != s) plan_.storages[s].offset = plan_.storages[lies_on[s]].offset;
     plan_.arena_bytes = arena.bytes;
   }
 

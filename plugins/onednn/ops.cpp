@@ -2,6 +2,7 @@
 
 #include "kernels/custom.h"
 #include "kernels/fused.h"
+#include "lazyt/toolkit/moves.hpp"
 
 namespace lazyt::onednn {
 namespace {
@@ -20,7 +21,8 @@ const Operators& operators() {
   static const auto& all = *new Operators([] {
     Operators made("onednn", find_custom);
     toolkit::add_common<FusedKernel>(made);
-    for (auto f : {register_copy, register_random, register_matmul, register_conv, register_pool, register_norm,
+    toolkit::add_moves(made);
+    for (auto f : {register_random, register_matmul, register_conv, register_pool, register_norm,
                    register_softmax, register_loss, register_index, register_attention})
       f(made);
     return made;

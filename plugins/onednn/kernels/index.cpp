@@ -5,144 +5,46 @@
 #include <limits>
 
 #include "elements.h"
+#include "lazyt/toolkit/indexing.hpp"
 
 namespace lazyt::onednn {
 namespace {
 
-// ---- places
+using namespace toolkit::indexing;
 
-enum class Negative : uint8_t { kWraps, kIsError };
-enum class Message : uint8_t { kBounds, kSelf, kTake };
-
-[[noreturn]] void bad_index(Message message, int64_t index, int64_t dim, int64_t size) {
-  switch (message) {
-    case Message::kSelf: throw plugin::Error(LAZYT_CODE_OUT_OF_RANGE, "index out of range in self");
-    case Message::kTake:
-      throw plugin::Error(LAZYT_CODE_OUT_OF_RANGE, "out of range: tried to access index " + std::to_string(index) +
-                                                       " on a tensor of " + std::to_string(size) + " elements.");
-    default:
-      throw plugin::Error(LAZYT_CODE_OUT_OF_RANGE, "index " + std::to_string(index) + " is out of bounds for dimension " +
-                                                       std::to_string(dim) + " with size " + std::to_string(size));
-  }
+[[noreturn]] void throw_bad_index(Message message, int64_t index, int64_t dim, int64_t size) {
+  const BadIndex text = bad_index(message, dim, size);
+  throw plugin::Error(LAZYT_CODE_OUT_OF_RANGE, text.before + (text.shown ? std::to_string(index) : "") + text.after);
 }
 
-// An index tensor with the dim it counts in.
-struct Index {
-  Tensor tensor;  // int64, of the dims of all indices
-  int64_t dim, size, stride;
-};
-
-// Where in a tensor a list of indices leads: offset[i] from its first element, for i over the dims of the indices.
-struct Places {
-  std::vector<Index> indices;
-  Dims dims;
-  Tensor offsets;  // int64
-  Negative negative;
-  Message message;
-
-  int64_t count() const { return toolkit::count_of(dims); }
-
-  void run(const Frame& frame) const {
-    int64_t* out = frame.at<int64_t>(offsets);
-    const int64_t n = count();
-    for (size_t k = 0; k < indices.size(); ++k) {
-      const Index& index = indices[k];
-      const int64_t* in = frame.at<int64_t>(index.tensor);
-      std::atomic<int64_t> first_bad{n};
-      const bool dense = index.tensor.layout.is_dense();
-      parallel(frame, n, n * 4, [&](int64_t begin, int64_t end) {
-        Odometer<1> at(dims, {&index.tensor.strides()}, begin);
-        for (int64_t i = begin; i < end; ++i) {
-          int64_t place = in[dense ? i : at.offsets[0]];
-          if (!dense) at.next();
-          if (place < 0 && negative == Negative::kWraps) place += index.size;
-          if (place < 0 || place >= index.size) {
-            int64_t seen = first_bad.load();
-            while (i < seen && !first_bad.compare_exchange_weak(seen, i)) {
-            }
-            return;
+// offsets[i]: where the places lead, from the first element of the tensor that they are in.
+void find(const Frame& frame, const Places& places, const Tensor& offsets) {
+  int64_t* out = frame.at<int64_t>(offsets);
+  const int64_t n = places.count();
+  for (size_t k = 0; k < places.indices.size(); ++k) {
+    const Index& index = places.indices[k];
+    const int64_t* in = frame.at<int64_t>(index.tensor);
+    std::atomic<int64_t> first_bad{n};
+    const bool dense = index.tensor.layout.is_dense();
+    parallel(frame, n, n * 4, [&](int64_t begin, int64_t end) {
+      Odometer<1> at(places.dims, {&index.tensor.strides()}, begin);
+      for (int64_t i = begin; i < end; ++i) {
+        int64_t place = in[dense ? i : at.offsets[0]];
+        if (!dense) at.next();
+        if (place < 0 && places.negative == Negative::kWraps) place += index.size;
+        if (place < 0 || place >= index.size) {
+          int64_t seen = first_bad.load();
+          while (i < seen && !first_bad.compare_exchange_weak(seen, i)) {
           }
-          out[i] = (k ? out[i] : 0) + place * index.stride;
+          return;
         }
-      });
-      if (const int64_t bad = first_bad.load(); bad < n)
-        bad_index(message, in[Odometer<1>(dims, {&index.tensor.strides()}, bad).offsets[0]], index.dim, index.size);
-    }
+        out[i] = (k ? out[i] : 0) + place * index.stride;
+      }
+    });
+    if (const int64_t bad = first_bad.load(); bad < n)
+      throw_bad_index(places.message, in[Odometer<1>(places.dims, {&index.tensor.strides()}, bad).offsets[0]], index.dim, index.size);
   }
-};
-
-Tensor as_int64(Builder& b, const Tensor& t) { return t.dtype == LAZYT_DTYPE_INT64 ? t : dense_as(b, t, LAZYT_DTYPE_INT64); }
-
-Tensor broadcast(Tensor t, const Dims& dims) {
-  const size_t added = dims.size() - t.dims().size();
-  Layout layout{t.layout.offset, dims, Dims(dims.size(), 0)};
-  for (size_t d = 0; d < t.dims().size(); ++d)
-    if (t.dims()[d] == dims[added + d] && dims[added + d] != 1) layout.strides[added + d] = t.strides()[d];
-  t.layout = layout;
-  return t;
 }
-
-// A tensor seen as [before...][places][after...]: `beside` is another tensor of dims (before, dims of places, after).
-struct Indexed {
-  Places places;
-  Dims before, after;
-  Dims before_strides, after_strides;  // of the indexed tensor
-};
-
-// `self` indexed by one tensor along `dim` (of a rank 0 tensor: its only element).
-Indexed index_along(Builder& b, const Tensor& self, int64_t dim, const Tensor& index, Negative negative, Message message) {
-  Indexed out;
-  const Tensor index64 = as_int64(b, index);
-  const bool scalar = self.dims().empty();
-  const auto d = static_cast<size_t>(dim);
-  out.places = {{{index64, dim, scalar ? 1 : self.dims()[d], scalar ? 1 : self.strides()[d]}}, index64.dims(), {}, negative, message};
-  for (size_t i = 0; i < self.dims().size(); ++i) {
-    if (i == d) continue;
-    (i < d ? out.before : out.after).push_back(self.dims()[i]);
-    (i < d ? out.before_strides : out.after_strides).push_back(self.strides()[i]);
-  }
-  out.places.offsets = b.scratch(LAZYT_DTYPE_INT64, {out.places.count()});
-  return out;
-}
-
-// `self` indexed by the list of argument `arg`, as Python's self[a, b, :, ...].
-Indexed index_by_list(Builder& b, const lazyt_arg_t& list, const Tensor& self) {
-  Indexed out;
-  const auto elements = b.program.elements(list);
-  Dims dims;
-  std::vector<bool> is_indexed(self.dims().size(), false);
-  for (uint64_t i = 0; i < elements.size(); ++i) {
-    if (b.is_none(elements[i])) continue;
-    is_indexed[i] = true;
-    const Dims own = b.dims(b.value_of(elements[i]));
-    if (own.size() > dims.size()) dims.insert(dims.begin(), own.size() - dims.size(), 1);
-    for (size_t k = 0; k < own.size(); ++k) {
-      int64_t& d = dims[dims.size() - own.size() + k];
-      if (d == 1) d = own[k];
-    }
-  }
-  const auto first = std::find(is_indexed.begin(), is_indexed.end(), true);
-  const auto gap = std::find(first, is_indexed.end(), false);
-  const bool adjacent = std::find(gap, is_indexed.end(), true) == is_indexed.end();
-  bool seen = false;
-  for (size_t d = 0; d < self.dims().size(); ++d) {
-    if (is_indexed[d]) {
-      seen = true;
-      const Tensor index = broadcast(as_int64(b, tensor_at(b, elements[d])), dims);
-      out.places.indices.push_back({index, static_cast<int64_t>(d), self.dims()[d], self.strides()[d]});
-    } else {
-      const bool is_before = adjacent && !seen;
-      (is_before ? out.before : out.after).push_back(self.dims()[d]);
-      (is_before ? out.before_strides : out.after_strides).push_back(self.strides()[d]);
-    }
-  }
-  out.places.dims = dims;
-  out.places.offsets = b.scratch(LAZYT_DTYPE_INT64, {toolkit::count_of(dims)});
-  out.places.negative = Negative::kWraps;
-  out.places.message = Message::kBounds;
-  return out;
-}
-
 // How an indexed tensor A and a tensor B beside it are walked: outer loops, then places, then a run of n elements.
 struct Walk {
   Dims outer;                    // before, and after but its innermost run
@@ -226,15 +128,16 @@ std::vector<StorageId> index_storages(const Places& places) {
 // out[..., place, ...] = self[...]
 void add_read(Builder& b, const char* name, const Tensor& self, const Indexed& indexed, const Tensor& out) {
   const Walk walk = walk_of(indexed, out.layout);
+  const Tensor offsets_at = b.scratch(LAZYT_DTYPE_INT64, {indexed.places.count()});
   auto reads = index_storages(indexed.places);
   reads.push_back(self.storage);
   with_bytes(self.element(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    b.add(name, reads, {out.storage, indexed.places.offsets.storage}, [=, places = indexed.places](const Frame& frame) {
-      places.run(frame);
+    b.add(name, reads, {out.storage, offsets_at.storage}, [=, places = indexed.places](const Frame& frame) {
+      find(frame, places, offsets_at);
       const T* x = frame.at<T>(self);
       T* y = frame.at<T>(out);
-      const int64_t* offsets = frame.at<int64_t>(places.offsets);
+      const int64_t* offsets = frame.at<int64_t>(offsets_at);
       if (walk.n == 1 && walk.place_dims.size() == 1 && walk.outer_count() > 1) {  // columns: a row at a time
         const int64_t outer = walk.outer_count(), n = walk.place_dims[0], step = walk.place_strides[0];
         parallel(frame, outer, outer * n, [&](int64_t begin, int64_t end) {
@@ -259,16 +162,17 @@ void add_read(Builder& b, const char* name, const Tensor& self, const Indexed& i
 // out[..., place, ...] = source[...], in the order of the places. REQUIRES: out holds self.
 void add_write(Builder& b, const char* name, const Tensor& out, const Indexed& indexed, const Tensor& source) {
   const Walk walk = walk_of(indexed, source.layout);
+  const Tensor offsets_at = b.scratch(LAZYT_DTYPE_INT64, {indexed.places.count()});
   auto reads = index_storages(indexed.places);
   reads.push_back(source.storage);
   reads.push_back(out.storage);
   with_bytes(out.element(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    b.add(name, reads, {out.storage, indexed.places.offsets.storage}, [=, places = indexed.places](const Frame& frame) {
-      places.run(frame);
+    b.add(name, reads, {out.storage, offsets_at.storage}, [=, places = indexed.places](const Frame& frame) {
+      find(frame, places, offsets_at);
       const T* x = frame.at<T>(source);
       T* y = frame.at<T>(out);
-      for_writes(frame, walk, frame.at<int64_t>(places.offsets), [&](int64_t to, int64_t from, int64_t n) {
+      for_writes(frame, walk, frame.at<int64_t>(offsets_at), [&](int64_t to, int64_t from, int64_t n) {
         if (n == 1)
           y[to] = x[from];
         else if (walk.step_a == 1 && walk.step_b == 1)
@@ -298,19 +202,20 @@ T times(T a, T b) {
 // out[..., place, ...] += alpha * source[...]. REQUIRES: out holds self.
 void add_accumulate(Builder& b, const char* name, const Tensor& out, const Indexed& indexed, const Tensor& source, Number alpha) {
   const Walk walk = walk_of(indexed, source.layout);
+  const Tensor offsets_at = b.scratch(LAZYT_DTYPE_INT64, {indexed.places.count()});
   auto reads = index_storages(indexed.places);
   reads.push_back(source.storage);
   reads.push_back(out.storage);
   with_real(out.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    b.add(name, reads, {out.storage, indexed.places.offsets.storage}, [=, places = indexed.places](const Frame& frame) {
-      places.run(frame);
+    b.add(name, reads, {out.storage, offsets_at.storage}, [=, places = indexed.places](const Frame& frame) {
+      find(frame, places, offsets_at);
       const T* x = frame.at<T>(source);
       T* y = frame.at<T>(out);
       using C = Compute<T>;
       const C scale = kIsFloat<T> ? static_cast<C>(frame.as_double(alpha)) : static_cast<C>(frame.as_int(alpha));
       const bool scaled = scale != C(1);
-      for_writes(frame, walk, frame.at<int64_t>(places.offsets), [&](int64_t to, int64_t from, int64_t n) {
+      for_writes(frame, walk, frame.at<int64_t>(offsets_at), [&](int64_t to, int64_t from, int64_t n) {
         T* __restrict o = y + to;
         const T* __restrict s = x + from;
         if (!scaled && walk.step_a == 1 && walk.step_b == 1) {
@@ -328,155 +233,8 @@ void add_accumulate(Builder& b, const char* name, const Tensor& out, const Index
   });
 }
 
-Number one() {
-  Number n;
-  n.d = 1;
-  n.i = 1;
-  n.integral = true;
-  return n;
-}
-
-// A dense copy of operand 0 as the result, to be written to.
-Tensor begin_from_self(Builder& b, const lazyt_node_t& node) {
-  const Tensor self = tensor_at(b, b.program.args(node)[0]);
-  const Tensor out = b.make_dense(node.results);
-  b.copy(self, out);
-  return out;
-}
-
-// ---- accepts
-
-Refusal accept_moving(const ProgramView& program, const lazyt_node_t& node, uint64_t index, bool arithmetic) {
-  const lazyt_value_t& self = operand(program, node, 0);
-  if (arithmetic ? !is_real(self.dtype) : !is_movable(self.dtype)) return refuse_dtype(self.dtype);
-  const lazyt_arg_t& arg = program.args(node)[index];
-  if (arg.kind == LAZYT_ARG_LIST) {
-    bool some = false;
-    for (const lazyt_arg_t& element : program.elements(arg)) {
-      if (element.kind == LAZYT_ARG_NONE) continue;
-      const lazyt_dtype_t dtype = program.values()[element.payload].dtype;
-      if (!is_index(dtype)) return refuse_dtype(dtype);
-      some = true;
-    }
-    if (!some) return refuse_argument("no index");
-  } else if (!is_index(operand(program, node, index).dtype)) {
-    return refuse_dtype(operand(program, node, index).dtype);
-  }
-  return accepted();
-}
-template <uint64_t kIndex>
-Refusal accept_move(const ProgramView& program, const lazyt_node_t& node) {
-  return accept_moving(program, node, kIndex, false);
-}
-// With a source (argument kSource) of self's dtype.
-template <uint64_t kIndex, uint64_t kSource, bool kArithmetic>
-Refusal accept_source(const ProgramView& program, const lazyt_node_t& node) {
-  if (operand(program, node, kSource).dtype != operand(program, node, 0).dtype) return refuse_dtype(operand(program, node, kSource).dtype);
-  return accept_moving(program, node, kIndex, kArithmetic);
-}
-Refusal accept_index_put(const ProgramView& program, const lazyt_node_t& node) {
-  return program.args(node)[3].payload ? accept_source<1, 2, true>(program, node) : accept_source<1, 2, false>(program, node);
-}
-Refusal accept_value(const ProgramView& program, const lazyt_node_t& node) {
-  if (program.args(node)[3].kind == LAZYT_ARG_COMPLEX) return refuse_argument("a complex value");
-  return accept_moving(program, node, 2, true);
-}
-
-// ---- reads
-
-void lower_index(Builder& b, const lazyt_node_t& node) {
-  const auto args = b.program.args(node);
-  const Tensor self = tensor_at(b, args[0]);
-  const Indexed indexed = index_by_list(b, args[1], self);
-  add_read(b, "index", self, indexed, b.make_dense(node.results));
-}
-void lower_index_select(Builder& b, const lazyt_node_t& node) {
-  const auto args = b.program.args(node);
-  const Tensor self = tensor_at(b, args[0]);
-  Tensor index = tensor_at(b, args[2]), out = b.make_dense(node.results);
-  if (index.dims().empty()) index = broadcast(index, {1});
-  if (out.dims().empty()) out = broadcast(out, {1});
-  add_read(b, "index_select", self, index_along(b, self, b.int_of(args[1]), index, Negative::kIsError, Message::kSelf), out);
-}
-void lower_embedding(Builder& b, const lazyt_node_t& node) {
-  const auto args = b.program.args(node);
-  const Tensor weight = tensor_at(b, args[0]), index = tensor_at(b, args[1]);
-  add_read(b, "embedding", weight, index_along(b, weight, 0, index, Negative::kIsError, Message::kSelf), b.make_dense(node.results));
-}
-void lower_take(Builder& b, const lazyt_node_t& node) {
-  const auto args = b.program.args(node);
-  Tensor self = b.dense(tensor_at(b, args[0]));
-  self.layout = *self.layout.reshaped(Dims{self.count()});
-  const Tensor index = tensor_at(b, args[1]);
-  add_read(b, "take", self, index_along(b, self, 0, index, Negative::kWraps, Message::kTake), b.make_dense(node.results));
-}
-
-// ---- writes
-
-void lower_index_put(Builder& b, const lazyt_node_t& node) {
-  const auto args = b.program.args(node);
-  const Tensor out = begin_from_self(b, node);
-  const Indexed indexed = index_by_list(b, args[1], out);
-  Dims dims = indexed.before;
-  dims.insert(dims.end(), indexed.places.dims.begin(), indexed.places.dims.end());
-  dims.insert(dims.end(), indexed.after.begin(), indexed.after.end());
-  const Tensor source = broadcast(tensor_at(b, args[2]), dims);
-  if (b.bool_of(args[3]))
-    add_accumulate(b, "index_put accumulate", out, indexed, source, one());
-  else
-    add_write(b, "index_put", out, indexed, source);
-}
-
-// index_add, index_copy: index of rank 0 or 1, source of self's dims but along `dim`.
-struct Along {
-  Tensor out, source;
-  Indexed indexed;
-};
-Along begin_along(Builder& b, const lazyt_node_t& node, Message message) {
-  const auto args = b.program.args(node);
-  Along x;
-  x.out = begin_from_self(b, node);
-  Tensor index = tensor_at(b, args[2]);
-  if (index.dims().empty()) index = broadcast(index, {1});
-  x.source = tensor_at(b, args[3]);
-  x.indexed = index_along(b, x.out, b.int_of(args[1]), index, Negative::kIsError, message);
-  if (x.source.dims().size() < x.indexed.before.size() + 1 + x.indexed.after.size()) x.source = broadcast(x.source, {1});
-  return x;
-}
-void lower_index_add(Builder& b, const lazyt_node_t& node) {
-  const Along x = begin_along(b, node, Message::kSelf);
-  add_accumulate(b, "index_add", x.out, x.indexed, x.source, b.number_of(b.program.args(node)[4]));
-}
-void lower_index_copy(Builder& b, const lazyt_node_t& node) {
-  const Along x = begin_along(b, node, Message::kBounds);
-  add_write(b, "index_copy", x.out, x.indexed, x.source);
-}
-void lower_index_fill(Builder& b, const lazyt_node_t& node) {
-  const auto args = b.program.args(node);
-  const Tensor out = begin_from_self(b, node), value = b.scratch(out.dtype, {});
-  b.fill(value, b.number_of(args[3]));
-  Tensor index = tensor_at(b, args[2]);
-  if (index.dims().empty()) index = broadcast(index, {1});
-  const Indexed indexed = index_along(b, out, b.int_of(args[1]), index, Negative::kWraps, Message::kBounds);
-  Dims dims = indexed.before;
-  dims.insert(dims.end(), indexed.places.dims.begin(), indexed.places.dims.end());
-  dims.insert(dims.end(), indexed.after.begin(), indexed.after.end());
-  add_write(b, "index_fill", out, indexed, broadcast(value, dims));
-}
-
-// The gradient of an embedding: rows added up in the compute type; padding_idx gets none.
-Refusal accept_embedding_backward(const ProgramView& program, const lazyt_node_t& node) {
-  if (!is_floating(operand(program, node, 0).dtype)) return refuse_dtype(operand(program, node, 0).dtype);
-  if (!is_index(operand(program, node, 1).dtype)) return refuse_dtype(operand(program, node, 1).dtype);
-  if (!is_constant(program, program.args(node)[3])) return refuse_argument("a padding_idx that changes from run to run");
-  return accepted();
-}
-void lower_embedding_backward(Builder& b, const lazyt_node_t& node) {
-  const auto args = b.program.args(node);
-  const Tensor grad = b.dense(tensor_at(b, args[0])), index = dense_as(b, tensor_at(b, args[1]), LAZYT_DTYPE_INT64);
-  const int64_t padding = b.int_of(args[3]), places = index.count();
-  const bool by_frequency = b.bool_of(args[4]);
-  const Tensor out = begin_result(b, node.results, compute_dtype(grad.dtype));
+void add_embedding_backward(Builder& b, const Tensor& grad, const Tensor& index, const Tensor& out, int64_t padding, bool by_frequency) {
+  const int64_t places = index.count();
   const int64_t words = out.dims()[0], n = out.dims()[1];
   const Tensor counts = b.scratch(LAZYT_DTYPE_INT64, {by_frequency ? words : 0});
   with_floating(grad.dtype, [&](auto tag) {
@@ -488,7 +246,7 @@ void lower_embedding_backward(Builder& b, const lazyt_node_t& node) {
       C* y = frame.at<C>(out);
       int64_t* seen = frame.at<int64_t>(counts);
       for (int64_t p = 0; p < places; ++p)
-        if (at[p] != padding && (at[p] < 0 || at[p] >= words)) bad_index(Message::kSelf, at[p], 0, words);
+        if (at[p] != padding && (at[p] < 0 || at[p] >= words)) throw_bad_index(Message::kSelf, at[p], 0, words);
       if (by_frequency) {
         std::fill(seen, seen + words, int64_t{0});
         for (int64_t p = 0; p < places; ++p)
@@ -507,7 +265,6 @@ void lower_embedding_backward(Builder& b, const lazyt_node_t& node) {
       });
     });
   });
-  finish_result(b, node.results, out);
 }
 
 // ---- gather and scatter: index[i][j][k] replaces one of i, j, k
@@ -593,13 +350,11 @@ void check_grid(const Frame& frame, const Grid& g, const int64_t* index) {
         if (const int64_t place = in[j * g.step_index]; place < 0 || place >= g.size) which = place, bad = true;
     }
   });
-  if (bad) bad_index(Message::kBounds, which, g.dim, g.size);
+  if (bad) throw_bad_index(Message::kBounds, which, g.dim, g.size);
 }
 
-void lower_gather(Builder& b, const lazyt_node_t& node) {
-  const auto args = b.program.args(node);
-  const Tensor self = tensor_at(b, args[0]), index = as_int64(b, tensor_at(b, args[2])), out = b.make_dense(node.results);
-  const Grid grid = grid_of(index, out, self, b.int_of(args[1]));
+void add_gather(Builder& b, const Tensor& self, const Tensor& index, const Tensor& out, int64_t dim) {
+  const Grid grid = grid_of(index, out, self, dim);
   with_bytes(self.element(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     b.add("gather", {self.storage, index.storage}, {out.storage}, [=](const Frame& frame) {
@@ -611,8 +366,6 @@ void lower_gather(Builder& b, const lazyt_node_t& node) {
     });
   });
 }
-
-enum class Reduce : uint8_t { kNone, kSum, kProd, kMean, kMax, kMin };
 
 // Of scatter_reduce: what an element starts from that is not to take part itself.
 template <class T>
@@ -637,9 +390,8 @@ T combine(Reduce reduce, T a, T b) {
   }
 }
 
-void add_scatter(Builder& b, const char* name, const Tensor& out, const Tensor& index_in, const Tensor& source, int64_t dim,
+void add_scatter(Builder& b, const char* name, const Tensor& out, const Tensor& index, const Tensor& source, int64_t dim,
                  Reduce reduce, bool include_self) {
-  const Tensor index = as_int64(b, index_in);
   const Grid grid = grid_of(index, source, out, dim);
   std::vector<StorageId> reads = {index.storage, source.storage, out.storage};
   if (reduce == Reduce::kNone) {
@@ -689,54 +441,10 @@ void add_scatter(Builder& b, const char* name, const Tensor& out, const Tensor& 
   });
 }
 
-void lower_scatter_src(Builder& b, const lazyt_node_t& node) {
-  const auto args = b.program.args(node);
-  add_scatter(b, "scatter", begin_from_self(b, node), tensor_at(b, args[2]), tensor_at(b, args[3]), b.int_of(args[1]),
-              Reduce::kNone, true);
-}
-void lower_scatter_value(Builder& b, const lazyt_node_t& node) {
-  const auto args = b.program.args(node);
-  const Tensor out = begin_from_self(b, node), value = b.scratch(out.dtype, {}), index = tensor_at(b, args[2]);
-  b.fill(value, b.number_of(args[3]));
-  add_scatter(b, "scatter", out, index, broadcast(value, index.dims()), b.int_of(args[1]), Reduce::kNone, true);
-}
-void lower_scatter_add(Builder& b, const lazyt_node_t& node) {
-  const auto args = b.program.args(node);
-  add_scatter(b, "scatter_add", begin_from_self(b, node), tensor_at(b, args[2]), tensor_at(b, args[3]),
-              b.int_of(args[1]), Reduce::kSum, true);
-}
-
-Reduce reduce_named(std::string_view name) {
-  if (name == "sum") return Reduce::kSum;
-  if (name == "prod") return Reduce::kProd;
-  if (name == "mean") return Reduce::kMean;
-  if (name == "amax") return Reduce::kMax;
-  return name == "amin" ? Reduce::kMin : Reduce::kNone;
-}
-void lower_scatter_reduce(Builder& b, const lazyt_node_t& node) {
-  const auto args = b.program.args(node);
-  add_scatter(b, "scatter_reduce", begin_from_self(b, node), tensor_at(b, args[2]), tensor_at(b, args[3]),
-              b.int_of(args[1]), reduce_named(b.program.string(args[4])), b.bool_of(args[5]));
-}
-Refusal accept_scatter_reduce(const ProgramView& program, const lazyt_node_t& node) {
-  if (reduce_named(program.string(program.args(node)[4])) == Reduce::kNone) return refuse_argument("an unknown reduction");
-  return accept_source<2, 3, true>(program, node);
-}
-
 // ---- masks
 
-Refusal accept_masked_scatter(const ProgramView& program, const lazyt_node_t& node) {
-  const lazyt_dtype_t dtype = operand(program, node, 0).dtype;
-  if (!is_movable(dtype)) return refuse_dtype(dtype);
-  if (operand(program, node, 1).dtype != LAZYT_DTYPE_BOOL) return refuse_dtype(operand(program, node, 1).dtype);
-  if (operand(program, node, 2).dtype != dtype) return refuse_dtype(operand(program, node, 2).dtype);
-  return accepted();
-}
-void lower_masked_scatter(Builder& b, const lazyt_node_t& node) {
-  const auto args = b.program.args(node);
-  const Tensor out = b.make_dense(node.results);
-  b.copy(tensor_at(b, args[0]), out);
-  const Tensor mask = broadcast(tensor_at(b, args[1]), out.dims()), source = b.dense(tensor_at(b, args[2]));
+// REQUIRES: out holds self.
+void add_masked_scatter(Builder& b, const Tensor& mask, const Tensor& source, const Tensor& out) {
   with_bytes(out.element(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     b.add("masked_scatter", {mask.storage, source.storage, out.storage}, {out.storage}, [=](const Frame& frame) {
@@ -759,17 +467,7 @@ void lower_masked_scatter(Builder& b, const lazyt_node_t& node) {
 
 // ---- searching
 
-Refusal accept_search(const ProgramView& program, const lazyt_node_t& node, uint64_t sequence, uint64_t values, uint64_t sorter) {
-  const lazyt_dtype_t dtype = operand(program, node, sequence).dtype;
-  if (!is_real(dtype) || operand(program, node, values).dtype != dtype) return refuse_dtype(operand(program, node, values).dtype);
-  if (sorter && has(program, node, sorter) && operand(program, node, sorter).dtype != LAZYT_DTYPE_INT64) return refuse_dtype(operand(program, node, sorter).dtype);
-  return accepted();
-}
-Refusal accept_searchsorted(const ProgramView& program, const lazyt_node_t& node) { return accept_search(program, node, 0, 1, 5); }
-Refusal accept_bucketize(const ProgramView& program, const lazyt_node_t& node) { return accept_search(program, node, 1, 0, 0); }
-
-void add_search(Builder& b, const lazyt_node_t& node, const Tensor& sequence, const Tensor& values, bool right, const Tensor* sorter) {
-  const Tensor out = begin_result(b, node.results, LAZYT_DTYPE_INT64);
+void add_search(Builder& b, const Tensor& sequence, const Tensor& values, const Tensor* sorter, bool right, const Tensor& out) {
   const bool shared = sequence.dims().size() <= 1;  // one sequence for all values
   const int64_t n = sequence.dims().empty() ? 1 : sequence.dims().back();
   const int64_t each = shared ? std::max<int64_t>(values.count(), 1) : values.dims().back();
@@ -800,45 +498,44 @@ void add_search(Builder& b, const lazyt_node_t& node, const Tensor& sequence, co
       });
     });
   });
-  finish_result(b, node.results, out);
 }
-void lower_searchsorted(Builder& b, const lazyt_node_t& node) {
-  const auto args = b.program.args(node);
-  const Tensor sequence = b.dense(tensor_at(b, args[0])), values = b.dense(tensor_at(b, args[1]));
-  const bool right = b.bool_of(args[3]) || (!b.is_none(args[4]) && b.program.string(args[4]) == "right");
-  if (b.is_none(args[5])) return add_search(b, node, sequence, values, right, nullptr);
-  const Tensor sorter = b.dense(tensor_at(b, args[5]));
-  add_search(b, node, sequence, values, right, &sorter);
-}
-void lower_bucketize(Builder& b, const lazyt_node_t& node) {
-  const auto args = b.program.args(node);
-  add_search(b, node, b.dense(tensor_at(b, args[1])), b.dense(tensor_at(b, args[0])), b.bool_of(args[3]), nullptr);
-}
+
+struct Kernels {
+  static void read(Builder& b, const char* name, const Tensor& self, const Indexed& indexed, const Tensor& out) {
+    add_read(b, name, self, indexed, out);
+  }
+  static void write(Builder& b, const char* name, const Tensor& self, const Tensor& out, const Indexed& indexed, const Tensor& source) {
+    b.copy(self, out);
+    add_write(b, name, out, indexed, source);
+  }
+  static void accumulate(Builder& b, const char* name, const Tensor& self, const Tensor& out, const Indexed& indexed,
+                         const Tensor& source, const Number& alpha) {
+    b.copy(self, out);
+    add_accumulate(b, name, out, indexed, source, alpha);
+  }
+  static void gather(Builder& b, const Tensor& self, const Tensor& index, const Tensor& out, int64_t dim) {
+    add_gather(b, self, index, out, dim);
+  }
+  static void scatter(Builder& b, const char* name, const Tensor& self, const Tensor& out, const Tensor& index,
+                      const Tensor& source, int64_t dim, Reduce reduce, bool include_self) {
+    b.copy(self, out);
+    add_scatter(b, name, out, index, source, dim, reduce, include_self);
+  }
+  static void embedding_backward(Builder& b, const Tensor& grad, const Tensor& index, const Tensor& out, int64_t padding,
+                                 bool by_frequency) {
+    add_embedding_backward(b, grad, index, out, padding, by_frequency);
+  }
+  static void masked_scatter(Builder& b, const Tensor& self, const Tensor& mask, const Tensor& source, const Tensor& out) {
+    b.copy(self, out);
+    add_masked_scatter(b, mask, source, out);
+  }
+  static void search(Builder& b, const Tensor& sequence, const Tensor& values, const Tensor* sorter, bool right, const Tensor& out) {
+    add_search(b, sequence, values, sorter, right, out);
+  }
+};
 
 }  // namespace
 
-void register_index(Operators& all) {
-  using toolkit::Role;
-  auto opaque = [&](lazyt_op_t op, toolkit::Accept accept, Operator::Lower lower) { all.add(op, {Role::kOpaque, accept, lower}); };
-  opaque(LAZYT_OP_INDEX_TENSOR, accept_move<1>, lower_index);
-  opaque(LAZYT_OP_UNSAFE_INDEX_TENSOR, accept_move<1>, lower_index);
-  opaque(LAZYT_OP_INDEX_SELECT, accept_move<2>, lower_index_select);
-  opaque(LAZYT_OP_EMBEDDING, accept_move<1>, lower_embedding);
-  opaque(LAZYT_OP_TAKE, accept_move<1>, lower_take);
-  opaque(LAZYT_OP_INDEX_PUT, accept_index_put, lower_index_put);
-  opaque(LAZYT_OP_UNSAFE_INDEX_PUT, accept_index_put, lower_index_put);
-  opaque(LAZYT_OP_INDEX_ADD, accept_source<2, 3, true>, lower_index_add);
-  opaque(LAZYT_OP_INDEX_COPY, accept_source<2, 3, false>, lower_index_copy);
-  opaque(LAZYT_OP_INDEX_FILL_INT_SCALAR, accept_value, lower_index_fill);
-  opaque(LAZYT_OP_EMBEDDING_DENSE_BACKWARD, accept_embedding_backward, lower_embedding_backward);
-  opaque(LAZYT_OP_GATHER, accept_move<2>, lower_gather);
-  opaque(LAZYT_OP_SCATTER_SRC, accept_source<2, 3, false>, lower_scatter_src);
-  opaque(LAZYT_OP_SCATTER_VALUE, accept_value, lower_scatter_value);
-  opaque(LAZYT_OP_SCATTER_ADD, accept_source<2, 3, true>, lower_scatter_add);
-  opaque(LAZYT_OP_SCATTER_REDUCE_TWO, accept_scatter_reduce, lower_scatter_reduce);
-  opaque(LAZYT_OP_MASKED_SCATTER, accept_masked_scatter, lower_masked_scatter);
-  opaque(LAZYT_OP_SEARCHSORTED_TENSOR, accept_searchsorted, lower_searchsorted);
-  opaque(LAZYT_OP_BUCKETIZE_TENSOR, accept_bucketize, lower_bucketize);
-}
+void register_index(Operators& all) { toolkit::add_indexing<Kernels>(all); }
 
 }  // namespace lazyt::onednn

@@ -146,27 +146,6 @@ void for_each_row(int threads, int64_t outer, const Axes& axes, int64_t work_per
 
 }  // namespace
 
-Taps Taps::one() {
-  Taps taps;
-  taps.add(0, 1);
-  taps.end_output();
-  return taps;
-}
-
-Taps Taps::transposed() const {
-  std::vector<std::vector<std::pair<int64_t, double>>> lists(static_cast<size_t>(inputs));
-  for (int64_t o = 0; o < outputs(); ++o)
-    for (int32_t t = begin[o]; t < begin[o + 1]; ++t)
-      lists[static_cast<size_t>(index[t])].emplace_back(o, divisor.empty() ? weight[t] : weight[t] / divisor[o]);
-  Taps out;
-  out.inputs = outputs();
-  for (const auto& list : lists) {
-    for (const auto& [o, w] : list) out.add(o, w);
-    out.end_output();
-  }
-  return out;
-}
-
 Tensor with_five_dims(const Tensor& t, size_t axes) {
   Dims dims = t.dims(), strides = t.strides();
   if (dims.size() == axes + 1) {

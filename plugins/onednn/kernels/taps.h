@@ -1,33 +1,13 @@
 // Resampling and pooling axis by axis: which elements of an axis make which.
 #pragma once
 
-#include <array>
-#include <cstdint>
-#include <vector>
-
 #include "../compile.h"
+#include "lazyt/toolkit/taps.hpp"
 
 namespace lazyt::onednn {
 
-// Along one axis, result o is made of the operand's elements index[t], begin[o] <= t < begin[o + 1], times weight[t],
-// divided by divisor[o] if there are any.
-struct Taps {
-  int64_t inputs = 1;
-  std::vector<int32_t> begin{0}, index;
-  std::vector<double> weight, divisor;
-
-  int64_t outputs() const { return static_cast<int64_t>(begin.size()) - 1; }
-  void add(int64_t i, double w) {
-    index.push_back(static_cast<int32_t>(i));
-    weight.push_back(w);
-  }
-  void end_output() { begin.push_back(static_cast<int32_t>(index.size())); }
-  // The adjoint: from gradients of results to gradients of the operand, divisors in the weights.
-  Taps transposed() const;
-  // One element, untouched: an axis that is not there.
-  static Taps one();
-};
-using Axes = std::array<Taps, 3>;  // depth, height, width
+using toolkit::Axes;
+using toolkit::Taps;
 
 // [N, C, spatial...] or [C, spatial...] as [N, C, D, H, W].
 Tensor with_five_dims(const Tensor& t, size_t axes);

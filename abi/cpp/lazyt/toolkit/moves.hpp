@@ -1,12 +1,19 @@
-// Operators that only move elements: each result is a few strided copies.
-#include "../ops.h"
-#include "pointwise.h"
+// moves.hpp - operators that only move elements: each result is a few strided copies.
+//
+// SPDX-License-Identifier: BSL-1.0
+#ifndef LAZYT_TOOLKIT_MOVES_HPP_
+#define LAZYT_TOOLKIT_MOVES_HPP_
 
-namespace lazyt::onednn {
-namespace {
+#include <algorithm>
+
+#include "lazyt/toolkit/operators.hpp"
+
+namespace lazyt {
+namespace toolkit __attribute__((visibility("hidden"))) {
+namespace moves {
 
 // A window of t: `size` elements along dim from `start`, `step` apart.
-Tensor window(const Tensor& t, size_t dim, int64_t start, int64_t size, int64_t step = 1) {
+inline Tensor window(const Tensor& t, size_t dim, int64_t start, int64_t size, int64_t step = 1) {
   Tensor out = t;
   out.layout.offset += start * t.layout.strides[dim];
   out.layout.dims[dim] = size;
@@ -14,14 +21,14 @@ Tensor window(const Tensor& t, size_t dim, int64_t start, int64_t size, int64_t 
   return out;
 }
 
-Tensor without(const Tensor& t, size_t dim) {
+inline Tensor without(const Tensor& t, size_t dim) {
   Tensor out = t;
   out.layout.dims.erase(out.layout.dims.begin() + static_cast<std::ptrdiff_t>(dim));
   out.layout.strides.erase(out.layout.strides.begin() + static_cast<std::ptrdiff_t>(dim));
   return out;
 }
 
-Refusal accept_constant_args(const ProgramView& program, const lazyt_node_t& node, uint64_t first) {
+inline Refusal accept_geometry(const plugin::ProgramView& program, const lazyt_node_t& node, uint64_t first) {
   if (Refusal r = accept_known(program, node); r.reason != LAZYT_REASON_NONE) return r;
   const auto args = program.args(node);
   for (uint64_t i = first; i < args.size(); ++i)
@@ -30,17 +37,17 @@ Refusal accept_constant_args(const ProgramView& program, const lazyt_node_t& nod
   return {};
 }
 template <uint64_t first>
-Refusal accept(const ProgramView& program, const lazyt_node_t& node) {
-  return accept_constant_args(program, node, first);
+Refusal accept_moves(const plugin::ProgramView& program, const lazyt_node_t& node) {
+  return accept_geometry(program, node, first);
 }
 
-int64_t start_of(const lazyt_arg_t& a, int64_t size) {
+inline int64_t start_of(const lazyt_arg_t& a, int64_t size) {
   int64_t start = a.kind == LAZYT_ARG_NONE ? 0 : Builder::int_of(a);
   if (start < 0) start += size;
   return std::clamp<int64_t>(start, 0, size);
 }
 
-void cat(Builder& b, const lazyt_node_t& node) {
+inline void cat(Builder& b, const lazyt_node_t& node) {
   const auto args = b.program.args(node);
   const auto dim = static_cast<size_t>(Builder::int_of(args[1]));
   const Tensor out = b.make(node.results);
@@ -53,7 +60,7 @@ void cat(Builder& b, const lazyt_node_t& node) {
   }
 }
 
-void slice_scatter(Builder& b, const lazyt_node_t& node) {
+inline void slice_scatter(Builder& b, const lazyt_node_t& node) {
   const auto args = b.program.args(node);
   const auto dim = static_cast<size_t>(Builder::int_of(args[2]));
   const Tensor src = b.tensor(Builder::value_of(args[1]));
@@ -66,7 +73,7 @@ void slice_scatter(Builder& b, const lazyt_node_t& node) {
   }
 }
 
-void select_scatter(Builder& b, const lazyt_node_t& node) {
+inline void select_scatter(Builder& b, const lazyt_node_t& node) {
   const auto args = b.program.args(node);
   const auto dim = static_cast<size_t>(Builder::int_of(args[2]));
   const Tensor base = b.tensor(Builder::value_of(args[0])), src = b.tensor(Builder::value_of(args[1]));
@@ -77,7 +84,7 @@ void select_scatter(Builder& b, const lazyt_node_t& node) {
   b.copy(src, without(window(out, dim, index, 1), dim));
 }
 
-void diagonal_scatter(Builder& b, const lazyt_node_t& node) {
+inline void diagonal_scatter(Builder& b, const lazyt_node_t& node) {
   const auto args = b.program.args(node);
   const Tensor src = b.tensor(Builder::value_of(args[1]));
   const Tensor out = b.make(node.results);
@@ -93,7 +100,7 @@ void diagonal_scatter(Builder& b, const lazyt_node_t& node) {
   if (src.count()) b.copy(src, diagonal);
 }
 
-void as_strided_scatter(Builder& b, const lazyt_node_t& node) {
+inline void as_strided_scatter(Builder& b, const lazyt_node_t& node) {
   const auto args = b.program.args(node);
   const Tensor src = b.tensor(Builder::value_of(args[1]));
   const Tensor out = b.make_dense(node.results);  // PRG-3
@@ -104,7 +111,7 @@ void as_strided_scatter(Builder& b, const lazyt_node_t& node) {
   if (src.count()) b.copy(src, piece);
 }
 
-void slice_backward(Builder& b, const lazyt_node_t& node) {
+inline void slice_backward(Builder& b, const lazyt_node_t& node) {
   const auto args = b.program.args(node);
   const auto dim = static_cast<size_t>(Builder::int_of(args[2]));
   const Tensor grad = b.tensor(Builder::value_of(args[0]));
@@ -115,7 +122,7 @@ void slice_backward(Builder& b, const lazyt_node_t& node) {
            window(out, dim, start_of(args[3], out.dims()[dim]), grad.dims()[dim], Builder::int_of(args[5])));
 }
 
-void select_backward(Builder& b, const lazyt_node_t& node) {
+inline void select_backward(Builder& b, const lazyt_node_t& node) {
   const auto args = b.program.args(node);
   const auto dim = static_cast<size_t>(Builder::int_of(args[2]));
   const Tensor grad = b.tensor(Builder::value_of(args[0]));
@@ -126,7 +133,7 @@ void select_backward(Builder& b, const lazyt_node_t& node) {
   b.copy(grad, without(window(out, dim, index, 1), dim));
 }
 
-void constant_pad(Builder& b, const lazyt_node_t& node) {
+inline void constant_pad(Builder& b, const lazyt_node_t& node) {
   const auto args = b.program.args(node);
   const Dims pads = b.ints_of(args[1]);
   Tensor src = b.tensor(Builder::value_of(args[0]));
@@ -145,7 +152,7 @@ void constant_pad(Builder& b, const lazyt_node_t& node) {
 }
 
 // Moves along one dim after the other; PyTorch's roll of no dims is over the flat tensor.
-void roll(Builder& b, const lazyt_node_t& node) {
+inline void roll(Builder& b, const lazyt_node_t& node) {
   const auto args = b.program.args(node);
   const Dims shifts = b.ints_of(args[1]);
   Dims dims = b.ints_of(args[2]);
@@ -170,7 +177,7 @@ void roll(Builder& b, const lazyt_node_t& node) {
 }
 
 // The operand with a broadcast dim beside each of its own.
-void repeat(Builder& b, const lazyt_node_t& node) {
+inline void repeat(Builder& b, const lazyt_node_t& node) {
   const Dims times = b.ints_of(b.program.args(node)[1]);
   const Tensor src = b.tensor(Builder::value_of(b.program.args(node)[0]));
   const Tensor out = b.make_dense(node.results);
@@ -188,8 +195,27 @@ void repeat(Builder& b, const lazyt_node_t& node) {
   if (out.count()) b.copy(from, to);
 }
 
+// [..., C r r, H, W] -> [..., C, H r, W r]
+inline void pixel_shuffle(Builder& b, const lazyt_node_t& node) {
+  const auto args = b.program.args(node);
+  const Tensor x = b.tensor(b.value_of(args[0]));
+  const Tensor y = b.make_dense(node.results);
+  if (y.count() == 0) return;
+  const int64_t r = b.int_of(args[1]);
+  const size_t front = x.dims().size() - 3;
+  const int64_t h = x.dims()[front + 1], w = x.dims()[front + 2];
+  const Dims &d = x.dims(), &s = x.strides(), &ys = y.strides();
+  Dims dims(d.begin(), d.begin() + static_cast<std::ptrdiff_t>(front));
+  Dims from(s.begin(), s.begin() + static_cast<std::ptrdiff_t>(front)), to(ys.begin(), ys.begin() + static_cast<std::ptrdiff_t>(front));
+  const int64_t c = s[front];
+  dims.insert(dims.end(), {d[front] / (r * r), h, r, w, r});
+  from.insert(from.end(), {c * r * r, s[front + 1], c * r, s[front + 2], c});
+  to.insert(to.end(), {ys[front], ys[front + 1] * r, ys[front + 1], r, 1});
+  b.copy({x.storage, x.dtype, {x.layout.offset, dims, from}}, {y.storage, y.dtype, {y.layout.offset, dims, to}});
+}
+
 // aten::view.dtype: the same bytes; the last dim changes where elements change their size.
-void bitcast(Builder& b, const lazyt_node_t& node) {
+inline void bitcast(Builder& b, const lazyt_node_t& node) {
   Tensor from = b.tensor(Builder::value_of(b.program.args(node)[0]));
   const lazyt_dtype_t to = b.dtype(node.results);
   const uint64_t before = from.element(), after = lazyt_dtype_size(to);
@@ -197,37 +223,50 @@ void bitcast(Builder& b, const lazyt_node_t& node) {
     from = b.dense(from);
     from.layout.offset = from.layout.offset * static_cast<int64_t>(before) / static_cast<int64_t>(after);
     from.layout.dims = b.dims(node.results);
-    from.layout.strides = toolkit::row_major(from.layout.dims);
+    from.layout.strides = row_major(from.layout.dims);
   }
   from.dtype = to;
   b.set(node.results, from);
 }
 
 // Elements of a view of larger ones must lie at whole multiples of their size.
-Refusal accept_bitcast(const ProgramView& program, const lazyt_node_t& node) {
+inline Refusal accept_bitcast(const plugin::ProgramView& program, const lazyt_node_t& node) {
   if (Refusal r = accept_known(program, node); r.reason != LAZYT_REASON_NONE) return r;
   const lazyt_value_t& from = program.values()[program.args(node)[0].payload];
   const bool grows = lazyt_dtype_size(program.values()[node.results].dtype) > lazyt_dtype_size(from.dtype);
-  return grows && from.producer != LAZYT_NONE && toolkit::count_of(program.dims(from))
+  return grows && from.producer != LAZYT_NONE && count_of(program.dims(from))
              ? refuse_argument("larger elements over a computed value")
              : Refusal{};
 }
 
-}  // namespace
-
-void register_copy(Operators& all) {
-  using enum toolkit::Role;
-  all.add(LAZYT_OP_CAT, {kOpaque, accept<1>, cat});
-  all.add(LAZYT_OP_SLICE_SCATTER, {kOpaque, accept<2>, slice_scatter});
-  all.add(LAZYT_OP_SELECT_SCATTER, {kOpaque, accept<2>, select_scatter});
-  all.add(LAZYT_OP_DIAGONAL_SCATTER, {kOpaque, accept<2>, diagonal_scatter});
-  all.add(LAZYT_OP_AS_STRIDED_SCATTER, {kOpaque, accept<2>, as_strided_scatter});
-  all.add(LAZYT_OP_SLICE_BACKWARD, {kOpaque, accept<1>, slice_backward});
-  all.add(LAZYT_OP_SELECT_BACKWARD, {kOpaque, accept<1>, select_backward});
-  all.add(LAZYT_OP_CONSTANT_PAD_ND, {kOpaque, accept_known, constant_pad});
-  all.add(LAZYT_OP_ROLL, {kOpaque, accept<1>, roll});
-  all.add_named("aten::view.dtype", {kOpaque, accept_bitcast, bitcast});
-  all.add(LAZYT_OP_REPEAT, {kOpaque, accept<1>, repeat});
+template <class BuilderT, void (*f)(Builder&, const lazyt_node_t&)>
+void lowered(BuilderT& b, const lazyt_node_t& node) {
+  f(b, node);
 }
 
-}  // namespace lazyt::onednn
+}  // namespace moves
+
+// cat, scatters of views, backwards of views, constant_pad_nd, roll, repeat, pixel_shuffle, view.dtype: by Builder's copy
+// and fill.
+template <class BuilderT>
+void add_moves(Operators<BuilderT>& all) {
+  using namespace moves;
+  using enum Role;
+  all.add(LAZYT_OP_CAT, {kOpaque, accept_moves<1>, lowered<BuilderT, cat>});
+  all.add(LAZYT_OP_SLICE_SCATTER, {kOpaque, accept_moves<2>, lowered<BuilderT, slice_scatter>});
+  all.add(LAZYT_OP_SELECT_SCATTER, {kOpaque, accept_moves<2>, lowered<BuilderT, select_scatter>});
+  all.add(LAZYT_OP_DIAGONAL_SCATTER, {kOpaque, accept_moves<2>, lowered<BuilderT, diagonal_scatter>});
+  all.add(LAZYT_OP_AS_STRIDED_SCATTER, {kOpaque, accept_moves<2>, lowered<BuilderT, as_strided_scatter>});
+  all.add(LAZYT_OP_SLICE_BACKWARD, {kOpaque, accept_moves<1>, lowered<BuilderT, slice_backward>});
+  all.add(LAZYT_OP_SELECT_BACKWARD, {kOpaque, accept_moves<1>, lowered<BuilderT, select_backward>});
+  all.add(LAZYT_OP_CONSTANT_PAD_ND, {kOpaque, accept_known, lowered<BuilderT, constant_pad>});
+  all.add(LAZYT_OP_ROLL, {kOpaque, accept_moves<1>, lowered<BuilderT, roll>});
+  all.add(LAZYT_OP_REPEAT, {kOpaque, accept_moves<1>, lowered<BuilderT, repeat>});
+  all.add(LAZYT_OP_PIXEL_SHUFFLE, {kOpaque, accept_moves<1>, lowered<BuilderT, pixel_shuffle>});
+  all.add_named("aten::view.dtype", {kOpaque, accept_bitcast, lowered<BuilderT, bitcast>});
+}
+
+}  // namespace toolkit
+}  // namespace lazyt
+
+#endif  // LAZYT_TOOLKIT_MOVES_HPP_

@@ -15,7 +15,7 @@ KernelSource specialise(std::string_view base, std::string_view text,
   std::string before, after;
   for (const auto& [name, value] : defines) {
     before += "#define " + name + " " + value + "\n";
-    after += "#undef " + name + "\n";
+    after += "#undef " + name.substr(0, name.find('(')) + "\n";
   }
   // FNV-1a, 64 bits: www.isthe.com/chongo/tech/comp/fnv. The text itself is compared where it matters.
   uint64_t hash = 0xcbf29ce484222325u;

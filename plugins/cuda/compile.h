@@ -26,7 +26,7 @@ using toolkit::Tensor;
 
 // One 64-bit parameter of a kernel, filled at each run.
 struct Word {
-  enum Kind : uint8_t { kAddress, kFloat, kInt, kBits } kind;
+  enum Kind : uint8_t { kAddress, kFloat, kInt, kBits, kFaults } kind;
   StorageId storage = 0;  // of an address
   uint64_t bits = 0;      // byte offset of an address; the word itself of kBits
   Number number;          // of kFloat (as the bits of a double) and kInt
@@ -38,6 +38,17 @@ struct Word {
   static Word f64(const Number& n) { return {kFloat, 0, 0, n}; }
   static Word i64(const Number& n) { return {kInt, 0, 0, n}; }
   static Word integer(int64_t n) { return {kBits, 0, static_cast<uint64_t>(n), {}}; }
+};
+
+// What a kernel may find wrong with its input while it runs. It then says so by lazyt_fault(faults, site, value), goes on
+// without touching memory that it should not, and the run's event ends with `code`: before, the value if shown, after.
+// faults: the word of kind kFaults, the address of two zeroed 64-bit words of this run (site, value); site: 1 + the index
+// in Executable::faults.
+struct Fault {
+  lazyt_code_t code = LAZYT_CODE_OUT_OF_RANGE;
+  std::string before, after;
+  bool shown = true;
+  std::string node;
 };
 
 // Text of one kernel, LAZYT_KERNEL(name, words, threads) {...}, complete but for the prelude (codegen/prelude.cuh). Equal
@@ -100,9 +111,11 @@ struct Executable : toolkit::Plan {
 
   Device& device;
   std::vector<std::unique_ptr<Step>> steps;
+  // Shared with runs that are still under way.
+  std::shared_ptr<std::vector<Fault>> faults = std::make_shared<std::vector<Fault>>();
 
   // ---- of execute.cpp; prepare() makes the first three
-  Block constant_memory, kept;
+  Block constant_memory, kept, fault_memory;
   std::shared_ptr<Scratch> scratch;
   std::shared_ptr<Graphs> graphs;
   uint64_t runs = 0;
@@ -116,6 +129,13 @@ class Builder final : public toolkit::Builder {
   Device& device() const { return exe_.device; }
   void copy(const Tensor& src, const Tensor& dst) override;
   void fill(const Tensor& dst, Number number) override;
+
+  // The words (faults, site) of a kernel that says by them what is wrong.
+  std::array<Word, 2> fault(Fault fault) {
+    fault.node = exe_.nodes[current_node()];
+    exe_.faults->push_back(std::move(fault));
+    return {Word{Word::kFaults, 0, 0, {}}, Word::integer(static_cast<int64_t>(exe_.faults->size()))};
+  }
 
   // reads_in_place: storages that the step also only reads, each element before it writes the same element (same dims,
   // strides and offset) of every storage it writes, and that no other thread reads.

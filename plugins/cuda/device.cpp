@@ -9,6 +9,7 @@ using plugin::to_c;
 
 constexpr uint64_t kUploadBytes = uint64_t{32} << 20;
 constexpr uint64_t kDownloadBytes = uint64_t{16} << 20;
+constexpr uint64_t kFaultBytes = 64 << 10;  // a thousand runs
 constexpr int32_t kDLCUDA = 2;
 
 void require_index(uint32_t index) {
@@ -99,6 +100,7 @@ Device::Device(ContextRef made)
       multiprocessors(context->attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)),
       upload_staging(context, kUploadBytes),
       download_staging(context, kDownloadBytes),
+      fault_staging(context, kFaultBytes),
       upload(context),
       download(context),
       compute(context),

@@ -26,7 +26,7 @@ struct Device {
   const int capability;  // 90 = sm_90
   const int multiprocessors;
   // Pinned memory outlives the streams' work.
-  Staging upload_staging, download_staging;
+  Staging upload_staging, download_staging, fault_staging;
   // Held from taking staging memory to submitting the copy.
   std::mutex upload_order, download_order;
   Stream upload, download, compute;

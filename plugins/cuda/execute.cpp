@@ -113,6 +113,48 @@ void run_steps(Executable& exe, const Run& run) {
   exe.graphs->launch(exe, run, words);
 }
 
+// What kernels write: see Fault.
+struct FaultWords {
+  uint64_t site = 0;
+  int64_t value = 0;
+};
+
+// Submits all of a run and what tells whether its kernels found their input wrong.
+Work* submit(Executable& exe, const std::vector<CUdeviceptr>& storages, const lazyt_execute_args_t& args, std::shared_ptr<Waits> waits) {
+  Device& device = exe.device;
+  const Context& context = *device.context;
+  const CUstream stream = device.compute.handle();
+  const CUdeviceptr words = exe.fault_memory.address();
+  if (words) context.check(cu().cuMemsetD8Async(words, 0, sizeof(FaultWords), stream), "cuMemsetD8Async");
+  run_steps(exe, {device, stream, storages, args.inputs, args.input_stride, words});
+  if (!words) return device.compute.finish(std::move(waits));
+
+  // Runs that wait to be looked at fill the staging memory only where the host is far ahead; the stream's own thread must not
+  // wait for them.
+  Staging& staging = device.fault_staging;
+  const Staging::Slice slice = staging.take(sizeof(FaultWords), !device.compute.worker().is_current());
+  auto pageable = slice.data ? nullptr : std::make_shared<FaultWords>();
+  void* const to = slice.data ? static_cast<void*>(slice.data) : pageable.get();
+  if (const CUresult result = cu().cuMemcpyDtoHAsync(to, words, sizeof(FaultWords), stream); result != CUDA_SUCCESS) {
+    if (slice.data) staging.give(slice);
+    context.check(result, "cuMemcpyDtoHAsync");
+  }
+  return device.compute.finish(
+      std::move(waits),
+      [to, pageable, faults = exe.faults] {
+        FaultWords seen;
+        std::memcpy(&seen, to, sizeof seen);
+        if (seen.site == 0 || seen.site > faults->size()) return;
+        const Fault& fault = (*faults)[seen.site - 1];
+        Error e(fault.code, fault.before + (fault.shown ? std::to_string(seen.value) : "") + fault.after);
+        e.note(fault.node, "while it was run");
+        throw e;
+      },
+      [&staging, slice] {
+        if (slice.data) staging.give(slice);
+      });
+}
+
 }  // namespace
 
 CUdeviceptr Scratch::reserve(uint64_t bytes) {
@@ -150,6 +192,7 @@ void prepare(Executable& exe) {
   }
   exe.constants = {};
   exe.kept = Block(device.memory, exe.kept_bytes);
+  if (!exe.faults->empty()) exe.fault_memory = Block(device.memory, sizeof(FaultWords));
   const std::lock_guard lock(device.scratch_mutex);
   exe.scratch = device.scratch.lock();
   if (!exe.scratch) device.scratch = exe.scratch = std::make_shared<Scratch>(device);
@@ -162,6 +205,7 @@ void Run::fill(const std::vector<Word>& words, uint64_t* out) const {
       case Word::kFloat: *out++ = std::bit_cast<uint64_t>(as_double(w.number)); break;
       case Word::kInt: *out++ = static_cast<uint64_t>(as_int(w.number)); break;
       case Word::kBits: *out++ = w.bits; break;
+      case Word::kFaults: *out++ = faults; break;
     }
   }
 }
@@ -189,6 +233,7 @@ Executable::~Executable() {
     const MarkRef mark = device.compute.mark();
     constant_memory.busy_until(mark);
     kept.busy_until(mark);
+    fault_memory.busy_until(mark);
   } catch (...) {  // lost: nothing runs any more
   }
 }
@@ -210,8 +255,7 @@ lazyt_status_t* execute(lazyt_executable_t* handle, const lazyt_execute_args_t* 
       thread_local std::vector<CUdeviceptr> storages;
       place(exe, *args, arena, storages);
       try {
-        run_steps(exe, {device, device.compute.handle(), storages, args->inputs, args->input_stride});
-        work = device.compute.finish(std::move(waits));
+        work = submit(exe, storages, *args, std::move(waits));
       } catch (...) {
         // The event will be ready: nothing that was submitted may write any more.
         cu().cuStreamSynchronize(device.compute.handle());

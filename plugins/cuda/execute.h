@@ -26,6 +26,7 @@ struct Run {
   const std::vector<CUdeviceptr>& storages;
   const lazyt_execute_input_t* inputs;
   uint64_t input_stride;
+  CUdeviceptr faults = 0;  // see Fault
 
   // Of the tensor's first element.
   CUdeviceptr at(const Tensor& t) const {

@@ -324,6 +324,8 @@ class Builder {
            same_strides(in.dims(), in.strides(), out.strides()) &&
            std::none_of(others.begin(), others.end(), [&](StorageId s) { return bytes_[s] == bytes_[out.storage]; });
   }
+  // The node being lowered, as in Plan::nodes.
+  uint32_t current_node() const { return node_; }
   plugin::Error error(lazyt_code_t code, const std::string& what) const { return {code, who_ + ": " + what}; }
 
  private:

@@ -7,15 +7,16 @@
 namespace lazyt::frontend {
 namespace {
 
-// The failure is of an operator of PyTorch's whose name has one of these in it. A note begins with its name: where it
-// stands if the plugin ran it, what if the host did.
+// The failure is of an operator of PyTorch's whose name has one of these in it. A note begins with its name:
+// where it stands if the plugin ran it, what if the host did.
 bool is_of(const base::Status& status, std::initializer_list<const char*> names) {
   auto is = [&](const std::string& text) {
     if (!text.starts_with("aten::")) return false;
     const std::string op = text.substr(0, text.find(','));
     return std::ranges::any_of(names, [&](const char* name) { return op.find(name) != std::string::npos; });
   };
-  return std::ranges::any_of(status.notes(), [&](const base::Note& note) { return is(note.where) || is(note.detail); });
+  return std::ranges::any_of(status.notes(),
+                             [&](const base::Note& note) { return is(note.where) || is(note.detail); });
 }
 
 }  // namespace
@@ -23,15 +24,20 @@ bool is_of(const base::Status& status, std::initializer_list<const char*> names)
 void raise(const base::Status& status) {
   std::string text = status.to_string();
   switch (status.code()) {
-    case LAZYT_CODE_RESOURCE_EXHAUSTED: TORCH_CHECK_WITH(OutOfMemoryError, false, text);
+    case LAZYT_CODE_RESOURCE_EXHAUSTED:
+      TORCH_CHECK_WITH(OutOfMemoryError, false, text);
     case LAZYT_CODE_OUT_OF_RANGE:
-      if (is_of(status, {"gather", "scatter", "margin_loss", "searchsorted"})) break;  // eager's exceptions are IndexErrors but for these
+      if (is_of(status, {"gather", "scatter", "margin_loss", "searchsorted"}))
+        break;  // eager's exceptions are IndexErrors but for these
       TORCH_CHECK_INDEX(false, text);
     case LAZYT_CODE_INVALID_ARGUMENT:
       if (!is_of(status, {"linalg_", "cholesky"})) break;
-      TORCH_CHECK_LINALG(false, text);  // shapes and dtypes were checked when the call was recorded: it is about the values
-    case LAZYT_CODE_UNIMPLEMENTED: TORCH_CHECK_NOT_IMPLEMENTED(false, text);
-    default: break;
+      TORCH_CHECK_LINALG(
+          false, text);  // shapes and dtypes were checked when the call was recorded: it is about the values
+    case LAZYT_CODE_UNIMPLEMENTED:
+      TORCH_CHECK_NOT_IMPLEMENTED(false, text);
+    default:
+      break;
   }
   TORCH_CHECK(false, text);
   std::abort();  // the checks above always throw

@@ -354,6 +354,7 @@ base::Result<std::vector<ValueId>> Lowerer::functional(const Op& op, std::vector
   }
   if (op.random) return base::unimplemented(fmt::format("{}.{}: random, and not in the opset", op.name, op.overload));
   std::string name = op.functional_name, overload = op.functional_overload;
+  if (name == "aten::roll" && results[0].numel() == 0) return std::vector<ValueId>{args[0].value};  // along any dims, even those it lacks
   // Outside the opset, and another operator in disguise.
   if (name == "aten::_index_put_impl") args.pop_back(), name = "aten::index_put";  // unsafe: whether CUDA checks indices
   if (name == "aten::isneginf" || name == "aten::isposinf") {

@@ -251,7 +251,7 @@ class Lowering {
   // A node that calls exactly this operator.
   jit::Node* make_node(const Operator& op, const std::vector<jit::Value*>& operands) {
     const auto results = op.schema->returns().size();
-    if (!op.function) {
+    if (op.is_plain()) {
       jit::Node* node = graph_->create(jit::Symbol::fromQualString(op.schema->name()), operands, results);
       const jit::Operator* chosen = node->maybeOperator();
       if (chosen && chosen->schema().operator_name() == op.schema->operator_name()) return node;

@@ -80,13 +80,21 @@ constexpr OwnOperator kOwnOperators[] = {
     {"aten::view.dtype(Tensor self, ScalarType dtype) -> Tensor", view_dtype},
 };
 
+// Kernels that count on operands which PyTorch's composites, or their callers, made contiguous. A program's value may
+// be an expanded one all the same: what was written from fewer elements.
+bool wants_dense(std::string_view name) {
+  constexpr std::string_view kNames[] = {"aten::median",         "aten::nanmedian",      "aten::native_group_norm", "aten::native_group_norm_backward",
+                                         "aten::_pdist_forward", "aten::_pdist_backward"};
+  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
+}
+
 // Operators found so far. Misses are not kept: a custom operator may be defined later.
 class Registry {
  public:
   Registry() {
     for (const OwnOperator& own : kOwnOperators) {
       schemas_.push_back(torch::jit::parseSchema(own.schema));
-      found_[key_of(schemas_.back().name(), schemas_.back().overload_name())] = {&schemas_.back(), std::nullopt, own.function};
+      found_[key_of(schemas_.back().name(), schemas_.back().overload_name())] = {&schemas_.back(), std::nullopt, own.function, false};
     }
   }
 
@@ -96,7 +104,7 @@ class Registry {
     if (auto it = found_.find(key); it != found_.end()) return &it->second;
     auto handle = c10::Dispatcher::singleton().findSchema({std::string(name), std::string(overload)});
     if (!handle) return nullptr;
-    return &(found_[key] = {&handle->schema(), *handle, nullptr});
+    return &(found_[key] = {&handle->schema(), *handle, nullptr, wants_dense(name)});
   }
 
  private:
@@ -290,6 +298,16 @@ lazyt_status_t* query(lazyt_device_t* device, const lazyt_program_t* block, lazy
 }
 
 }  // namespace
+
+void Operator::call(Stack& stack) const {
+  if (function) return function(stack);
+  const size_t looked_at = wants_dense ? schema->arguments().size() : 0;
+  for (size_t i = stack.size() - looked_at; i < stack.size(); i++) {
+    c10::IValue& v = stack[i];
+    if (v.isTensor() && v.toTensor().defined() && !v.toTensor().is_non_overlapping_and_dense()) v = v.toTensor().contiguous();
+  }
+  handle->callBoxed(stack);
+}
 
 const Operator* find_operator(std::string_view name, std::string_view overload) {
   static auto* registry = new Registry;  // what is in flight at exit still asks it

@@ -21,8 +21,10 @@ struct Operator {
   const c10::FunctionSchema* schema = nullptr;
   std::optional<c10::OperatorHandle> handle;
   Function function = nullptr;
+  bool wants_dense = false;  // PyTorch's kernel reads past an expanded operand, or refuses it: it gets a copy
 
-  void call(torch::jit::Stack& stack) const { function ? function(stack) : handle->callBoxed(stack); }
+  bool is_plain() const { return !function && !wants_dense; }  // TorchScript may call the operator itself
+  void call(torch::jit::Stack& stack) const;
 };
 
 // Null when neither this plugin nor PyTorch knows the operator. Static: a pointer stays valid.

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "fused_step.h"
+#include "lazyt/toolkit/walk.hpp"
 
 namespace lazyt::onednn {
 
@@ -84,19 +85,6 @@ void FusedKernel::reduce(Reg r, ReduceKind kind, const Tensor& t, double divisor
   reductions_.push_back({t, r, kind, divisor, root});
 }
 
-namespace {
-
-// Strides over the kernel's dims of a tensor that broadcasts to them.
-Dims broadcast_strides(const Tensor& t, size_t rank, const Dims& dims) {
-  Dims out(rank, 0);
-  const size_t skip = rank - t.layout.rank();
-  for (size_t i = 0; i < t.layout.rank(); ++i)
-    if (t.layout.dims[i] != 1 || dims[skip + i] == 1) out[skip + i] = t.layout.strides[i];
-  return out;
-}
-
-}  // namespace
-
 Dims FusedKernel::widest(const Dims& dims) const {
   for (const Load& l : loads_)
     if (l.tensor.layout.dims == dims) return l.tensor.layout.strides;
@@ -110,7 +98,7 @@ void FusedKernel::build(Builder& b, const std::vector<StorageId>& may_alias_inpu
 
   // Loops: of every operand, every result, and what the indices and the reduced dims need.
   std::vector<Dims> strides;
-  for (const Load& l : loads_) strides.push_back(broadcast_strides(l.tensor, rank, dims_));
+  for (const Load& l : loads_) strides.push_back(toolkit::broadcast_strides(l.tensor, dims_));
   for (const Store& s : stores_) strides.push_back(s.tensor.layout.strides);
   for (const Reduction& r : reductions_) strides.push_back(r.tensor.layout.strides);
   for (const auto& [dim, reg] : indices_) {
@@ -126,50 +114,18 @@ void FusedKernel::build(Builder& b, const std::vector<StorageId>& may_alias_inpu
     } else {
       for (const Load& l : loads_)
         if (toolkit::count_of(l.tensor.dims()) == step->count_) {
-          walk = broadcast_strides(l.tensor, rank, dims_);
+          walk = toolkit::broadcast_strides(l.tensor, dims_);
           break;
         }
     }
   }
-  std::vector<size_t> order = randoms_.empty() ? toolkit::memory_order(dims_, walk)
-                                               : toolkit::memory_order(dims_, toolkit::row_major(dims_));
-  if (!reductions_.empty()) {
-    // Kept dims, reduced dims, and the kept dims after the last reduced one in memory.
-    size_t last_reduced = rank;
-    for (size_t i = 0; i < order.size(); ++i)
-      if (reduced_[order[i]] && dims_[order[i]] != 1) last_reduced = i;
-    std::vector<size_t> front, middle, back;
-    for (size_t i = 0; i < order.size(); ++i) {
-      if (reduced_[order[i]])
-        middle.push_back(order[i]);
-      else if (last_reduced != rank && i > last_reduced)
-        back.push_back(order[i]);
-      else
-        front.push_back(order[i]);
-    }
-    order = front;
-    order.insert(order.end(), middle.begin(), middle.end());
-    order.insert(order.end(), back.begin(), back.end());
-    // Kept loops join no reduced ones: of this, those have stride 0.
-    Dims kept = toolkit::row_major(dims_);
-    for (size_t d = 0; d < rank; ++d)
-      if (reduced_[d]) kept[d] = 0;
-    strides.push_back(kept);
-  }
-  toolkit::Loops loops = toolkit::collapse(dims_, strides, order);
+  const toolkit::Walk planned = toolkit::plan_walk(dims_, reductions_.empty() ? std::vector<bool>{} : reduced_, strides, walk);
+  const toolkit::Loops& loops = planned.loops;
   if (loops.dims.size() > 16)
     throw plugin::Error(LAZYT_CODE_UNIMPLEMENTED, "onednn: a kernel of more than 16 loops");
   step->loops_ = loops.dims;
-  if (!reductions_.empty()) {
-    const Dims& kept = loops.strides.back();
-    auto is_reduced = [&](size_t i) { return kept[i] == 0 && loops.dims[i] != 1; };
-    size_t first = 0;
-    while (first < loops.dims.size() && !is_reduced(first)) ++first;
-    size_t last = first;
-    while (last < loops.dims.size() && is_reduced(last)) ++last;
-    step->first_ = first;
-    step->last_ = last;
-  }
+  step->first_ = planned.first;
+  step->last_ = planned.last;
 
   // Slots: sources keep theirs; results of instructions share by last use.
   const size_t registers = registers_.size();

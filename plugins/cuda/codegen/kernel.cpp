@@ -1,0 +1,505 @@
+#include "kernel.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdio>
+
+
+namespace lazyt::cuda {
+namespace {
+
+std::string register_name(Type t) {
+  constexpr const char* names[] = {"bool", "unsigned char", "signed char", "short", "int", "long long", "float", "double"};
+  return names[static_cast<int>(t)];
+}
+
+// In the order of toolkit::Op; the device function of an instruction is lazyt_<name> (prelude.cuh).
+constexpr const char* kNames[] = {
+    "add",  "sub",  "mul",   "div",       "div_trunc", "div_floor", "fmod", "remainder", "max",     "min",   "fmax",    "fmin",
+    "pow",  "atan2", "hypot", "copysign", "and",       "or",        "xor",  "shl",       "shr",     "eq",    "ne",      "lt",
+    "le",   "gt",   "ge",    "move",      "abs",       "neg",       "sign", "floor",     "ceil",    "round", "trunc",   "sqrt",
+    "rsqrt", "reciprocal", "exp", "exp2", "expm1",     "log",       "log2", "log10",     "log1p",   "sin",   "cos",     "tan",
+    "asin", "acos", "atan",  "sinh",      "cosh",      "tanh",      "asinh", "acosh",    "atanh",   "sigmoid", "erf",   "erfc",
+    "erfinv", "lgamma", "digamma", "not", "isnan",     "isinf",     "where", "fma"};
+static_assert(std::size(kNames) == static_cast<size_t>(Op::kCount));
+
+bool between(Op op, Op first, Op last) { return op >= first && op <= last; }
+
+// What registers of a type can do.
+bool has_form(Op op, Type t) {
+  const bool is_bool = t == Type::kBool, is_float = toolkit::is_float(t);
+  if (between(op, Op::kEq, Op::kGe) || op == Op::kWhere || op == Op::kMove || op == Op::kSign) return true;
+  if (op == Op::kAdd || op == Op::kMul || op == Op::kMax || op == Op::kMin) return true;
+  if (between(op, Op::kAnd, Op::kXor) || op == Op::kNot) return !is_float;
+  if (op == Op::kShl || op == Op::kShr) return !is_float && !is_bool;
+  if (op == Op::kDiv || between(op, Op::kAtan2, Op::kCopysign)) return is_float;
+  if (between(op, Op::kFloor, Op::kDigamma) || op == Op::kIsNan || op == Op::kIsInf) return is_float;
+  return !is_bool;
+}
+
+std::string reg(Reg r) { return "r" + std::to_string(r); }
+
+bool same(const Tensor& a, const Tensor& b) {
+  return a.storage == b.storage && a.dtype == b.dtype && a.layout.offset == b.layout.offset && a.layout.dims == b.layout.dims &&
+         a.layout.strides == b.layout.strides;
+}
+bool same(const Number& a, const Number& b) {
+  return a.constant == b.constant && a.integral == b.integral && a.i == b.i && a.input == b.input &&
+         std::bit_cast<uint64_t>(a.d) == std::bit_cast<uint64_t>(b.d);
+}
+
+}  // namespace
+
+Reg FusedKernel::load(const Tensor& t) {
+  for (const Load& l : loads_)
+    if (same(l.tensor, t)) return l.reg;
+  const Reg r = add_register(toolkit::type_of(t.dtype));
+  loads_.push_back({t, r});
+  return r;
+}
+
+Reg FusedKernel::number(const Number& n, Type type) {
+  for (const Parameter& p : numbers_)
+    if (types_[p.reg] == type && same(p.number, n)) return p.reg;
+  const Reg r = add_register(type);
+  numbers_.push_back({n, r});
+  return r;
+}
+
+Reg FusedKernel::constant(double d, Type type) {
+  char text[64];
+  std::snprintf(text, sizeof text, "lazyt_cast<%s>(lazyt_f64(0x%016llxull))", register_name(type).c_str(),
+                static_cast<unsigned long long>(std::bit_cast<uint64_t>(d)));
+  for (const Line& c : constants_)
+    if (c.text == text) return c.reg;
+  const Reg r = add_register(type);
+  constants_.push_back({r, text});
+  return r;
+}
+
+Reg FusedKernel::op(Op op, Reg a, Reg b, Reg c) {
+  const Type operand = types_[op == Op::kWhere ? b : a];
+  const std::string name = kNames[static_cast<int>(op)];
+  if (!has_form(op, operand))
+    throw plugin::Error(LAZYT_CODE_UNIMPLEMENTED, "cuda: " + name + " has no form for " + register_name(operand));
+  const bool boolean = between(op, Op::kEq, Op::kGe) || op == Op::kIsNan || op == Op::kIsInf;
+  if (op == Op::kMove) return a;
+  std::string text = "lazyt_" + name + "(" + reg(a);
+  for (Reg r : {b, c})
+    if (r != kNoReg) text += ", " + reg(r);
+  return add_line(boolean ? Type::kBool : operand, text + ")");
+}
+
+Reg FusedKernel::cast(Reg a, Type to) {
+  return types_[a] == to ? a : add_line(to, "lazyt_cast<" + register_name(to) + ">(" + reg(a) + ")");
+}
+
+Reg FusedKernel::round_to(Reg a, lazyt_dtype_t dtype) {
+  if (dtype == LAZYT_DTYPE_FLOAT16) return add_line(Type::kF32, "lazyt_round_f16(" + reg(a) + ")");
+  if (dtype == LAZYT_DTYPE_BFLOAT16) return add_line(Type::kF32, "lazyt_round_bf16(" + reg(a) + ")");
+  return a;
+}
+
+Reg FusedKernel::index(size_t dim) {
+  for (const Index& i : indices_)
+    if (i.dim == dim) return i.reg;
+  const Reg r = add_register(Type::kI64);
+  indices_.push_back({dim, r});
+  return r;
+}
+
+Reg FusedKernel::uniform(const Number& seed, const Number& offset) {
+  const Reg r = add_register(Type::kF32);
+  randoms_.push_back({seed, offset, r});
+  return r;
+}
+
+Dims FusedKernel::widest(const Dims& dims) const {
+  for (const Load& l : loads_)
+    if (l.tensor.layout.dims == dims) return l.tensor.layout.strides;
+  return {};
+}
+
+// The text of one kernel, with the parameters that it names.
+class KernelText {
+ public:
+  explicit KernelText(const FusedKernel& k) : k_(k) {
+    std::vector<Dims> strides;
+    for (const auto& l : k.loads_) strides.push_back(toolkit::broadcast_strides(l.tensor, k.dims_));
+    for (const auto& s : k.stores_) strides.push_back(s.tensor.layout.strides);
+    for (const auto& r : k.reductions_) strides.push_back(r.tensor.layout.strides);
+    const Dims rows = toolkit::row_major(k.dims_);
+    for (const auto& i : k.indices_) {
+      Dims s(k.dims_.size(), 0);
+      s[i.dim] = 1;
+      strides.push_back(s);
+    }
+    if (!k.randoms_.empty()) strides.push_back(rows);
+    // As the widest operand that covers everything lies: the first result, else the first load.
+    Dims like = rows;
+    const int64_t count = toolkit::count_of(k.dims_);
+    if (!k.stores_.empty()) {
+      like = k.stores_[0].tensor.layout.strides;
+    } else {
+      for (size_t i = 0; i < k.loads_.size(); ++i)
+        if (k.loads_[i].tensor.count() == count) {
+          like = strides[i];
+          break;
+        }
+    }
+    walk_ = toolkit::plan_walk(k.dims_, k.reductions_.empty() ? std::vector<bool>{} : k.reduced_, std::move(strides), like);
+  }
+
+  void build(Builder& b) {
+    if (k_.reductions_.empty()) {
+      pointwise(b);
+    } else if (walk_.inner() == 1) {
+      rows(b);
+    } else {
+      columns(b);
+    }
+  }
+
+ private:
+  static constexpr uint32_t kThreads = 256;
+  // Blocks that keep a large GPU busy: about four for each of its multiprocessors.
+  static constexpr int64_t kBusy = 512;
+
+  const Dims& strides_of_load(size_t i) const { return walk_.loops.strides[i]; }
+  const Dims& strides_of_store(size_t i) const { return walk_.loops.strides[k_.loads_.size() + i]; }
+  const Dims& strides_of_total(size_t i) const { return walk_.loops.strides[k_.loads_.size() + k_.stores_.size() + i]; }
+  const Dims& strides_of_index(size_t i) const {
+    return walk_.loops.strides[k_.loads_.size() + k_.stores_.size() + k_.reductions_.size() + i];
+  }
+  const Dims& strides_of_random() const { return walk_.loops.strides.back(); }
+
+  static bool single(const Dims& strides) {
+    return std::all_of(strides.begin(), strides.end(), [](int64_t s) { return s == 0; });
+  }
+  bool linear(const Dims& strides) const {
+    int64_t expect = 1;
+    for (size_t i = walk_.loops.dims.size(); i-- > 0;) {
+      if (walk_.loops.dims[i] != 1 && strides[i] != expect) return false;
+      expect *= walk_.loops.dims[i];
+    }
+    return true;
+  }
+
+  std::string word(Word w) {
+    words_.push_back(std::move(w));
+    return "a.w[" + std::to_string(words_.size() - 1) + "]";
+  }
+  std::string pointer(const Tensor& t, bool is_const) {
+    return "((" + std::string(is_const ? "const " : "") + memory_type(t.dtype) + "*)" + word(Word::address(t)) + ")";
+  }
+  std::string declare(Reg r, const std::string& text) const {
+    return "const " + register_name(k_.type(r)) + " " + reg(r) + " = " + text + ";\n";
+  }
+  std::string number_text(const Number& n, Type t) {
+    if (toolkit::is_float(t)) return "lazyt_cast<" + register_name(t) + ">(lazyt_f64(" + word(Word::f64(n)) + "))";
+    return "lazyt_cast<" + register_name(t) + ">((long long)" + word(Word::i64(n)) + ")";
+  }
+
+  // What no element changes: numbers, constants, seeds, operands of one element.
+  std::string head() {
+    std::string out;
+    for (const auto& c : k_.constants_) out += declare(c.reg, c.text);
+    for (const auto& p : k_.numbers_) out += declare(p.reg, number_text(p.number, k_.type(p.reg)));
+    for (size_t i = 0; i < k_.randoms_.size(); ++i) {
+      const std::string n = std::to_string(i);
+      out += "const unsigned long long seed" + n + " = " + word(Word::i64(k_.randoms_[i].seed)) + ", offset" + n + " = " +
+             word(Word::i64(k_.randoms_[i].offset)) + ";\n";
+    }
+    for (size_t i = 0; i < k_.loads_.size(); ++i)
+      if (single(strides_of_load(i)))
+        out += declare(k_.loads_[i].reg, "lazyt_load(" + pointer(k_.loads_[i].tensor, true) + ", 0)");
+    return out;
+  }
+  // Where loops' counters x0, x1, ... put an element: "x0 * 12 + x2". As long long.
+  std::string place(const Dims& strides, size_t from = 0, size_t to = SIZE_MAX) const {
+    std::string out;
+    for (size_t d = from; d < std::min(to, strides.size()); ++d) {
+      if (strides[d] == 0 || walk_.loops.dims[d] == 1) continue;
+      if (!out.empty()) out += " + ";
+      out += "x" + std::to_string(d);
+      if (strides[d] != 1) out += " * " + std::to_string(strides[d]) + "ll";
+    }
+    return out.empty() ? "0" : out;
+  }
+  // The counters of loops [from, to) out of one that counts them all. wide: counts past 2^31.
+  std::string counters(const std::string& of, size_t from, size_t to) const {
+    std::string out;
+    std::string rest = of;
+    for (size_t d = to; d-- > from;) {
+      const std::string x = "x" + std::to_string(d), n = std::to_string(walk_.loops.dims[d]);
+      if (walk_.loops.dims[d] == 1) {
+        out += "const long long " + x + " = 0;\n";
+      } else if (d == from) {
+        out += "const long long " + x + " = " + rest + ";\n";
+      } else {
+        out += "const long long " + x + " = " + rest + " % " + n + ";\n";
+        out += "const auto q" + std::to_string(d) + " = " + rest + " / " + n + ";\n";
+        rest = "q" + std::to_string(d);
+      }
+    }
+    return out;
+  }
+  // What one element computes, from its loads to its stores. Declares a register for each.
+  std::string element() {
+    std::string out;
+    for (size_t i = 0; i < k_.loads_.size(); ++i)
+      if (!single(strides_of_load(i)))
+        out += declare(k_.loads_[i].reg, "lazyt_load(" + pointer(k_.loads_[i].tensor, true) + ", " + place(strides_of_load(i)) + ")");
+    for (size_t i = 0; i < k_.indices_.size(); ++i) out += declare(k_.indices_[i].reg, place(strides_of_index(i)));
+    if (!k_.randoms_.empty()) out += uniforms(place(strides_of_random()));
+    for (const auto& l : k_.lines_) out += declare(l.reg, l.text);
+    for (size_t i = 0; i < k_.stores_.size(); ++i)
+      out += "lazyt_store(" + pointer(k_.stores_[i].tensor, false) + ", " + place(strides_of_store(i)) + ", " + reg(k_.stores_[i].reg) + ");\n";
+    return out;
+  }
+  std::string uniforms(const std::string& at) const {
+    std::string out;
+    for (size_t i = 0; i < k_.randoms_.size(); ++i) {
+      const std::string n = std::to_string(i);
+      out += declare(k_.randoms_[i].reg, "lazyt_uniform(seed" + n + ", offset" + n + ", (unsigned long long)(" + at + "))");
+    }
+    return out;
+  }
+
+  void add(Builder& b, const char* base, const std::string& body, std::array<uint32_t, 3> grid,
+           const std::vector<StorageId>& reads, const std::vector<StorageId>& writes, const std::vector<StorageId>& in_place) {
+    const std::string text = "LAZYT_KERNEL(KERNEL, " + std::to_string(words_.size()) + ", " + std::to_string(kThreads) + ") {\n" + body + "}\n";
+    b.add_kernel(specialise(base, text, {}), grid, {kThreads, 1, 1}, 0, words_, reads, writes, in_place);
+  }
+  // The storages that the kernel reads and writes. An operand of the very geometry of all results is read in place.
+  void accesses(std::vector<StorageId>& reads, std::vector<StorageId>& writes, std::vector<StorageId>& in_place) const {
+    for (size_t i = 0; i < k_.loads_.size(); ++i) {
+      const Tensor& t = k_.loads_[i].tensor;
+      bool same = k_.reductions_.empty() && !single(strides_of_load(i));
+      for (size_t j = 0; same && j < k_.stores_.size(); ++j) {
+        const Tensor& s = k_.stores_[j].tensor;
+        same = s.layout.offset == t.layout.offset && strides_of_store(j) == strides_of_load(i) && s.element() == t.element();
+      }
+      (same ? in_place : reads).push_back(t.storage);
+    }
+    for (const auto& s : k_.stores_) writes.push_back(s.tensor.storage);
+  }
+
+  void pointwise(Builder& b) {
+    const int64_t count = walk_.count(0, walk_.loops.dims.size());
+    if (count == 0) return;
+    std::vector<StorageId> reads, writes, in_place;
+    accesses(reads, writes, in_place);
+    const std::string i = count < (int64_t{1} << 30) ? "int" : "long long";
+    bool all_linear = k_.indices_.empty();
+    uint64_t largest = 1;
+    for (size_t j = 0; j < k_.loads_.size(); ++j) {
+      if (single(strides_of_load(j))) continue;
+      all_linear = all_linear && linear(strides_of_load(j));
+      largest = std::max(largest, k_.loads_[j].tensor.element());
+    }
+    for (size_t j = 0; j < k_.stores_.size(); ++j) {
+      all_linear = all_linear && linear(strides_of_store(j));
+      largest = std::max(largest, k_.stores_[j].tensor.element());
+    }
+    all_linear = all_linear && (k_.randoms_.empty() || linear(strides_of_random()));
+    std::string body = head();
+    if (!all_linear) {
+      body += "for (" + i + " i = (" + i + ")blockIdx.x * " + std::to_string(kThreads) + " + (int)threadIdx.x; i < " +
+              std::to_string(count) + "; i += (" + i + ")gridDim.x * " + std::to_string(kThreads) + ") {\n" +
+              counters("i", 0, walk_.loops.dims.size()) + element() + "}\n";
+      return add(b, "pointwise", body, blocks_for(count, 1), reads, writes, in_place);
+    }
+    // Few elements are spread over more threads.
+    const int64_t pack = count < kThreads * kBusy ? 1 : static_cast<int64_t>(16 / std::min<uint64_t>(largest, 16));
+    const std::string v = std::to_string(pack);
+    body += "const " + i + " n = (" + i + ")" + word(Word::integer(count)) + ";\n";
+    std::string aligned, load, compute, store;
+    for (size_t j = 0; j < k_.loads_.size(); ++j) {
+      const auto& l = k_.loads_[j];
+      if (single(strides_of_load(j))) continue;
+      const std::string p = pointer(l.tensor, true), name = "p" + std::to_string(j);
+      aligned += " | " + last_word();
+      load += "const lazyt_pack<" + memory_type(l.tensor.dtype) + ", " + v + "> " + name + "(" + p + " + i, n - i, whole);\n";
+      compute += declare(l.reg, "lazyt_load(" + name + ".v, j)");
+    }
+    if (!k_.randoms_.empty()) compute += uniforms("i + j");
+    for (const auto& l : k_.lines_) compute += declare(l.reg, l.text);
+    for (size_t j = 0; j < k_.stores_.size(); ++j) {
+      const auto& s = k_.stores_[j];
+      const std::string p = pointer(s.tensor, false), name = "q" + std::to_string(j);
+      aligned += " | " + last_word();
+      load += "lazyt_pack<" + memory_type(s.tensor.dtype) + ", " + v + "> " + name + ";\n";
+      compute += "lazyt_store(" + name + ".v, j, " + reg(s.reg) + ");\n";
+      store += name + ".store(" + p + " + i, n - i, whole);\n";
+    }
+    body += "const bool aligned = ((0" + aligned + ") & 15) == 0;\n";
+    body += "for (" + i + " i = ((" + i + ")blockIdx.x * " + std::to_string(kThreads) + " + (int)threadIdx.x) * " + v + "; i < n; i += (" +
+            i + ")gridDim.x * " + std::to_string(kThreads * pack) + ") {\nconst bool whole = aligned && n - i >= " + v + ";\n" + load +
+            "#pragma unroll\nfor (int j = 0; j < " + v + "; ++j) {\n" + compute + "}\n" + store + "}\n";
+    add(b, "pointwise", body, blocks_for(count, pack), reads, writes, in_place);
+  }
+  std::string last_word() const { return "a.w[" + std::to_string(words_.size() - 1) + "]"; }
+  static std::array<uint32_t, 3> blocks_for(int64_t count, int64_t pack) {
+    const int64_t each = kThreads * pack;
+    return {static_cast<uint32_t>(std::min<int64_t>((count + each - 1) / each, int64_t{1} << 22)), 1, 1};
+  }
+
+  // ---- reductions
+
+  std::string total_type(size_t i) const {
+    const auto& r = k_.reductions_[i];
+    const bool logical = r.kind == ReduceKind::kAny || r.kind == ReduceKind::kAll;
+    return toolkit::is_float(k_.type(r.reg)) && !logical ? "double" : "long long";
+  }
+  std::string kind(size_t i) const { return std::to_string(static_cast<int>(k_.reductions_[i].kind)); }
+  std::string total(size_t i) const { return "t" + std::to_string(i); }
+  std::string starts() const {
+    std::string out;
+    for (size_t i = 0; i < k_.reductions_.size(); ++i)
+      out += total_type(i) + " " + total(i) + " = lazyt_start<" + kind(i) + ", " + total_type(i) + ">();\n";
+    return out;
+  }
+  std::string joins() const {
+    std::string out;
+    for (size_t i = 0; i < k_.reductions_.size(); ++i)
+      out += total(i) + " = lazyt_join<" + kind(i) + ">(" + total(i) + ", " + reg(k_.reductions_[i].reg) + ");\n";
+    return out;
+  }
+  // Stores the results of totals t0, t1, ...; `at`(i): where.
+  template <class F>
+  std::string finishes(F&& at) {
+    std::string out;
+    for (size_t i = 0; i < k_.reductions_.size(); ++i) {
+      const auto& r = k_.reductions_[i];
+      std::string value = total(i);
+      char divisor[40];
+      std::snprintf(divisor, sizeof divisor, " / lazyt_f64(0x%016llxull)", static_cast<unsigned long long>(std::bit_cast<uint64_t>(r.divisor)));
+      if (r.divisor != 1) value = "(double)" + value + divisor;
+      if (r.root) value = "sqrt((double)(" + value + "))";
+      out += "lazyt_store(" + pointer(r.tensor, false) + ", " + at(i) + ", lazyt_cast<" + register_name(toolkit::type_of(r.tensor.dtype)) +
+             ">(" + value + "));\n";
+    }
+    return out;
+  }
+
+  struct Cut {
+    int64_t parts = 1, length;  // of the reduced loops
+  };
+  // blocks: there are without cutting. least: elements of a part that are worth a block.
+  static Cut cut(int64_t length, int64_t blocks, int64_t least) {
+    Cut c{1, std::max<int64_t>(length, 1)};
+    if (blocks >= kBusy || length < 2 * least) return c;
+    c.parts = std::min({(length + least - 1) / least, (kBusy + blocks - 1) / blocks, int64_t{4096}});
+    c.length = (length + c.parts - 1) / c.parts;
+    c.parts = (length + c.length - 1) / c.length;
+    return c;
+  }
+
+  // The totals of parts go to memory, as [reduction][part][kept]; a second kernel combines them.
+  std::string leave_parts(const Tensor& memory, const std::string& kept, int64_t kept_count, int64_t parts) {
+    std::string out;
+    const std::string base = word(Word::address(memory));
+    for (size_t i = 0; i < k_.reductions_.size(); ++i)
+      out += "((" + total_type(i) + "*)" + base + ")[(" + std::to_string(static_cast<int64_t>(i) * parts) + "ll + blockIdx.y) * " +
+             std::to_string(kept_count) + "ll + " + kept + "] = " + total(i) + ";\n";
+    return out;
+  }
+  void add_finish(Builder& b, const Tensor& memory, int64_t kept_count, int64_t parts) {
+    words_.clear();
+    std::string body = "const long long k = (long long)blockIdx.x * " + std::to_string(kThreads) + " + threadIdx.x;\nif (k >= " +
+                       std::to_string(kept_count) + ") return;\n" + starts();
+    const std::string base = word(Word::address(memory));
+    body += "for (int s = 0; s < " + std::to_string(parts) + "; ++s) {\n";
+    for (size_t i = 0; i < k_.reductions_.size(); ++i)
+      body += total(i) + " = lazyt_combine<" + kind(i) + ">(" + total(i) + ", ((const " + total_type(i) + "*)" + base + ")[(" +
+              std::to_string(static_cast<int64_t>(i) * parts) + "ll + s) * " + std::to_string(kept_count) + "ll + k]);\n";
+    body += "}\n" + kept_counters("k") + finishes([&](size_t i) { return place(strides_of_total(i)); });
+    std::vector<StorageId> writes;
+    for (const auto& r : k_.reductions_) writes.push_back(r.tensor.storage);
+    add(b, "combine", body, {static_cast<uint32_t>((kept_count + kThreads - 1) / kThreads), 1, 1}, {memory.storage}, writes, {});
+  }
+  // Counters of the kept loops from the index of the kept element; reduced ones are not named.
+  std::string kept_counters(const std::string& of) const {
+    const std::string inner = std::to_string(walk_.inner());
+    return counters("(" + of + " / " + inner + ")", 0, walk_.first) + counters_behind("(" + of + " % " + inner + ")");
+  }
+  std::string counters_behind(const std::string& of) const { return counters(of, walk_.last, walk_.loops.dims.size()); }
+
+  void add_reduction(Builder& b, const char* base, std::string body, const std::string& kept, std::array<uint32_t, 3> grid, Cut c) {
+    const int64_t kept_count = walk_.outer() * walk_.inner();
+    std::vector<StorageId> reads, writes, in_place;
+    accesses(reads, writes, in_place);
+    if (c.parts == 1) {
+      body += finishes([&](size_t i) { return place(strides_of_total(i)); }) + "}\n";
+      for (const auto& r : k_.reductions_) writes.push_back(r.tensor.storage);
+      return add(b, base, body, grid, reads, writes, in_place);
+    }
+    const Tensor memory = b.scratch(LAZYT_DTYPE_INT64, {static_cast<int64_t>(k_.reductions_.size()) * c.parts * kept_count});
+    body += leave_parts(memory, kept, kept_count, c.parts) + "}\n";
+    writes.push_back(memory.storage);
+    add(b, base, body, grid, reads, writes, in_place);
+    add_finish(b, memory, kept_count, c.parts);
+  }
+  // The reduced loops from the thread's first element to the end of its part.
+  std::string reduced_loop(const Cut& c, const std::string& first, int64_t step) {
+    const std::string length = std::to_string(std::max<int64_t>(walk_.length(), 0));
+    std::string out = "const long long begin = blockIdx.y * " + std::to_string(c.length) + "ll, end = begin + " + std::to_string(c.length) +
+                      "ll < " + length + "ll ? begin + " + std::to_string(c.length) + "ll : " + length + "ll;\n";
+    out += "for (" + std::string(walk_.length() < (int64_t{1} << 30) ? "int" : "long long") + " l = begin + " + first + "; l < end; l += " +
+           std::to_string(step) + ") {\n" + counters("l", walk_.first, walk_.last) + element() + joins() + "}\n";
+    return out;
+  }
+
+  // Threads of a row are neighbours.
+  void rows(Builder& b) {
+    const int64_t outer = walk_.outer(), length = walk_.length();
+    if (outer == 0) return;
+    int64_t across = 1;
+    while (across < 32 && across * 4 < length) across *= 2;
+    if (length >= 1024) across = kThreads;
+    const int64_t each = kThreads / across, blocks = (outer + each - 1) / each;
+    const Cut c = across == kThreads ? cut(length, blocks, 4096) : Cut{1, std::max<int64_t>(length, 1)};
+    std::string body = head() + "const int tx = threadIdx.x % " + std::to_string(across) + ";\nconst long long k = blockIdx.x * " +
+                       std::to_string(each) + "ll + threadIdx.x / " + std::to_string(across) + ";\n" +
+                       counters("k", 0, walk_.first) + counters_behind("0ll") + starts() + "if (k < " + std::to_string(outer) + ") {\n" +
+                       reduced_loop(c, "tx", across) + "}\n";
+    if (across > 1)
+      for (size_t i = 0; i < k_.reductions_.size(); ++i)
+        body += total(i) + " = lazyt_across<" + kind(i) + ", " + std::to_string(across) + ", " + std::to_string(kThreads) + ">(" + total(i) + ");\n";
+    body += "if (tx == 0 && k < " + std::to_string(outer) + ") {\n";
+    add_reduction(b, "rows", std::move(body), "k", {static_cast<uint32_t>(blocks), static_cast<uint32_t>(c.parts), 1}, c);
+  }
+
+  // Threads side by side take columns side by side, and several rows of threads each a share of the column.
+  void columns(Builder& b) {
+    const int64_t outer = walk_.outer(), length = walk_.length(), inner = walk_.inner();
+    if (outer == 0 || inner == 0) return;
+    int64_t wide = 1;
+    while (wide < 32 && wide < inner) wide *= 2;
+    // A short column is one thread's.
+    while (wide < kThreads && kThreads / wide > std::max<int64_t>(1, length / 4)) wide *= 2;
+    const int64_t high = kThreads / wide, tiles = (inner + wide - 1) / wide, blocks = outer * tiles;
+    const Cut c = cut(length, blocks, 8 * high);
+    const std::string w = std::to_string(wide);
+    std::string body = head() + "const int tx = threadIdx.x % " + w + ", ty = threadIdx.x / " + w + ";\nconst long long o = blockIdx.x / " +
+                       std::to_string(tiles) + ", q = blockIdx.x % " + std::to_string(tiles) + " * " + w + "ll + tx;\n" +
+                       counters("o", 0, walk_.first) + counters_behind("q") + starts() + "if (q < " + std::to_string(inner) + ") {\n" +
+                       reduced_loop(c, "ty", high) + "}\n";
+    if (high > 1)
+      for (size_t i = 0; i < k_.reductions_.size(); ++i)
+        body += total(i) + " = lazyt_down<" + kind(i) + ", " + w + ", " + std::to_string(kThreads) + ">(" + total(i) + ");\n";
+    body += "if (ty == 0 && q < " + std::to_string(inner) + ") {\n";
+    add_reduction(b, "columns", std::move(body), "o * " + std::to_string(inner) + "ll + q",
+                  {static_cast<uint32_t>(blocks), static_cast<uint32_t>(c.parts), 1}, c);
+  }
+
+  const FusedKernel& k_;
+  toolkit::Walk walk_;
+  std::vector<Word> words_;
+};
+
+void FusedKernel::build(Builder& b, const std::vector<StorageId>&) { KernelText(*this).build(b); }
+
+}  // namespace lazyt::cuda

@@ -1,0 +1,120 @@
+// FusedKernel: a group of pointwise nodes, and reductions that read them, as the text of one CUDA kernel.
+//
+// The kernel walks a nest of loops (lazyt/toolkit/walk.hpp). Each thread has an element's operands in registers before it
+// stores a result. Without reductions a thread takes elements of the whole walk; gapless operands come in packs of 16
+// bytes, and the count is a parameter, so that one text serves all sizes. With reductions
+//
+//   rows     (nothing is kept inside the reduced loops)  1 to 256 threads a row, next to each other
+//   columns  (something is)                              threads side by side, each adding down its column
+//
+// and where that is too few threads for a GPU, the reduced loops are cut and a second kernel adds up the parts. Totals are
+// f64 of floats and i64 of integers, added in an order that the sizes alone decide: the same bits in every run.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "../compile.h"
+#include "lazyt/toolkit/registers.hpp"
+#include "lazyt/toolkit/walk.hpp"
+
+namespace lazyt::cuda {
+
+using toolkit::kNoReg;
+using toolkit::Op;
+using toolkit::ReduceKind;
+using toolkit::Reg;
+using toolkit::Type;
+
+// Writes one kernel: values first, then build(). What the toolkit wants of a Kernel (pointwise.hpp, groups.hpp).
+class FusedKernel {
+ public:
+  static constexpr size_t kMaxReductions = 8;
+
+  // dims: what it walks. reduced: of a kernel with reductions, which dims they reduce; else empty.
+  FusedKernel(const Dims& dims, const std::vector<bool>& reduced) : dims_(dims), reduced_(reduced) {}
+
+  // ---- instructions, in order of execution
+  Type type(Reg r) const { return types_[r]; }
+  Reg load(const Tensor& t);
+  Reg number(const Number& n, Type type);  // a parameter
+  Reg constant(double d, Type type);       // part of the text
+  Reg op(Op op, Reg a, Reg b = kNoReg, Reg c = kNoReg);
+  Reg cast(Reg a, Type to);
+  Reg round_to(Reg a, lazyt_dtype_t dtype);
+  Reg index(size_t dim);
+  Reg uniform(const Number& seed, const Number& offset);
+
+  // ---- results
+  void store(Reg r, const Tensor& t) { stores_.push_back({t, r}); }
+  // t: the kept dims of the walk (as many dims as the walk, the reduced ones of stride 0). The total is scaled by
+  // 1 / divisor, then its root taken if asked.
+  void reduce(Reg r, ReduceKind kind, const Tensor& t, double divisor = 1, bool root = false) {
+    reductions_.push_back({t, r, kind, divisor, root});
+  }
+
+  // Strides over the walk's dims of the first load that has an element for each; empty if none has.
+  Dims widest(const Dims& dims) const;
+  bool empty() const { return stores_.empty() && reductions_.empty(); }
+  // Adds the steps to b. The second is for kernels that store before they have read all.
+  void build(Builder& b, const std::vector<StorageId>& may_alias_inputs);
+
+ private:
+  friend class KernelText;
+  struct Load {
+    Tensor tensor;
+    Reg reg;
+  };
+  struct Store {
+    Tensor tensor;
+    Reg reg;
+  };
+  struct Parameter {
+    Number number;
+    Reg reg;
+  };
+  struct Index {
+    size_t dim;
+    Reg reg;
+  };
+  struct Reduction {
+    Tensor tensor;
+    Reg reg;
+    ReduceKind kind;
+    double divisor;
+    bool root;
+  };
+  struct Random {
+    Number seed, offset;
+    Reg reg;
+  };
+  // One line of the body: register = text.
+  struct Line {
+    Reg reg;
+    std::string text;
+  };
+
+  Reg add_register(Type type) {
+    types_.push_back(type);
+    return static_cast<Reg>(types_.size() - 1);
+  }
+  Reg add_line(Type type, std::string text) {
+    const Reg r = add_register(type);
+    lines_.push_back({r, std::move(text)});
+    return r;
+  }
+
+  Dims dims_;
+  std::vector<bool> reduced_;
+  std::vector<Type> types_;  // of registers
+  std::vector<Line> lines_;
+  std::vector<Line> constants_;
+  std::vector<Load> loads_;
+  std::vector<Parameter> numbers_;
+  std::vector<Index> indices_;
+  std::vector<Random> randoms_;
+  std::vector<Store> stores_;
+  std::vector<Reduction> reductions_;
+};
+
+}  // namespace lazyt::cuda

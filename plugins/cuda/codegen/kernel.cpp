@@ -227,7 +227,7 @@ class KernelText {
     }
     return out.empty() ? "0" : out;
   }
-  // The counters of loops [from, to) out of one that counts them all. wide: counts past 2^31.
+  // The counters of loops [from, to) out of one that counts them all.
   std::string counters(const std::string& of, size_t from, size_t to) const {
     std::string out;
     std::string rest = of;
@@ -321,10 +321,16 @@ class KernelText {
       if (single(strides_of_load(j))) continue;
       const std::string p = pointer(l.tensor, true), name = "p" + std::to_string(j);
       aligned += " | " + last_word();
-      load += "const lazyt_pack<" + memory_type(l.tensor.dtype) + ", " + v + "> " + name + "(" + p + " + i, n - i, whole);\n";
+      load += "const auto " + name + " = lazyt_take<" + v + ">(" + p + " + i, n - i, whole);\n";
       compute += declare(l.reg, "lazyt_load(" + name + ".v, j)");
     }
-    if (!k_.randoms_.empty()) compute += uniforms("i + j");
+    for (size_t j = 0; j < k_.randoms_.size() && pack % 4 == 0; ++j) {
+      const std::string n = std::to_string(j);
+      load += "float u" + n + "[" + v + "];\n#pragma unroll\nfor (int j = 0; j < " + v + "; j += 4) lazyt_uniform4(*(float(*)[4])(u" + n +
+              " + j), seed" + n + ", offset" + n + ", i + j);\n";
+      compute += declare(k_.randoms_[j].reg, "u" + n + "[j]");
+    }
+    if (pack % 4) compute += uniforms("i + j");
     for (const auto& l : k_.lines_) compute += declare(l.reg, l.text);
     for (size_t j = 0; j < k_.stores_.size(); ++j) {
       const auto& s = k_.stores_[j];
@@ -332,7 +338,7 @@ class KernelText {
       aligned += " | " + last_word();
       load += "lazyt_pack<" + memory_type(s.tensor.dtype) + ", " + v + "> " + name + ";\n";
       compute += "lazyt_store(" + name + ".v, j, " + reg(s.reg) + ");\n";
-      store += name + ".store(" + p + " + i, n - i, whole);\n";
+      store += "lazyt_put(" + p + " + i, " + name + ", n - i, whole);\n";
     }
     body += "const bool aligned = ((0" + aligned + ") & 15) == 0;\n";
     body += "for (" + i + " i = ((" + i + ")blockIdx.x * " + std::to_string(kThreads) + " + (int)threadIdx.x) * " + v + "; i < n; i += (" +
@@ -467,7 +473,10 @@ class KernelText {
                        reduced_loop(c, "tx", across) + "}\n";
     if (across > 1)
       for (size_t i = 0; i < k_.reductions_.size(); ++i)
-        body += total(i) + " = lazyt_across<" + kind(i) + ", " + std::to_string(across) + ", " + std::to_string(kThreads) + ">(" + total(i) + ");\n";
+        body += total(i) + " = " +
+                (across == kThreads ? "lazyt_block_total<" + kind(i) + ", " + total_type(i) + ", " + std::to_string(across)
+                                    : "lazyt_lanes_total<" + kind(i) + ", " + std::to_string(across)) +
+                ">(" + total(i) + ");\n";
     body += "if (tx == 0 && k < " + std::to_string(outer) + ") {\n";
     add_reduction(b, "rows", std::move(body), "k", {static_cast<uint32_t>(blocks), static_cast<uint32_t>(c.parts), 1}, c);
   }

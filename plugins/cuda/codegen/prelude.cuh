@@ -119,6 +119,27 @@ LAZYT_FN void lazyt_store_pack(T* p, long long i, const R (&x)[N]) {
   *(lazyt_pack<T, N>*)(p + i) = pack;
 }
 
+// The pack at p. Where it is not whole only the first `left` elements are there, and the others are zero.
+template <int N, class T, class I>
+LAZYT_FN lazyt_pack<T, N> lazyt_take(const T* p, I left, bool whole) {
+  if (whole) return *(const lazyt_pack<T, N>*)p;
+  lazyt_pack<T, N> pack = {};
+#pragma unroll
+  for (int k = 0; k < N; ++k)
+    if (k < left) pack.v[k] = p[k];
+  return pack;
+}
+template <int N, class T, class I>
+LAZYT_FN void lazyt_put(T* p, const lazyt_pack<T, N>& pack, I left, bool whole) {
+  if (whole) {
+    *(lazyt_pack<T, N>*)p = pack;
+    return;
+  }
+#pragma unroll
+  for (int k = 0; k < N; ++k)
+    if (k < left) p[k] = pack.v[k];
+}
+
 // ---- kinds of registers
 
 template <class A, class B>
@@ -591,5 +612,19 @@ LAZYT_FN A lazyt_block_total(A x) {
     }
     __syncthreads();  // before the next one writes
   }
+  return x;
+}
+// Of a block's threads whose index is the same modulo WIDE (a power of two); those below WIDE get it. All threads call it,
+// any number of times.
+template <int KIND, int WIDE, int THREADS, class A>
+LAZYT_FN A lazyt_down_total(A x) {
+  __shared__ A parts[THREADS];
+  parts[threadIdx.x] = x;
+#pragma unroll
+  for (int k = THREADS / 2; k >= WIDE; k /= 2) {
+    __syncthreads();
+    if (threadIdx.x < k) parts[threadIdx.x] = x = lazyt_combine<KIND>(x, parts[threadIdx.x + k]);
+  }
+  __syncthreads();  // before the next one writes
   return x;
 }

@@ -58,7 +58,8 @@ struct KernelSource {
   std::string text;
 };
 
-// `text`, which defines the kernel KERNEL, between #define and #undef of each of `defines`. base: begins the name.
+// `text`, which defines the kernel KERNEL, between #define and #undef of each of `defines` ("N", "AT(i)"). base: begins the
+// name.
 KernelSource specialise(std::string_view base, std::string_view text,
                         const std::vector<std::pair<std::string, std::string>>& defines);
 

@@ -19,6 +19,12 @@ const Operators& operators() {
   static const auto& all = *new Operators([] {
     Operators made("cuda", nullptr);
     toolkit::add_common<FusedKernel>(made);
+    register_matmul(made);
+    register_conv(made);
+    register_norm(made);
+    register_softmax(made);
+    register_rows(made);
+    register_attention(made);
     return made;
   }());
   return all;

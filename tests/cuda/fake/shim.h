@@ -104,7 +104,9 @@ double lazyt_shim_erfinv(double v);
 #define __restrict__ __restrict
 
 #define LAZYT_DYNAMIC_SHARED(T, name) T* const name = (T*)lazyt_shim_shared
-#define LAZYT_KERNEL(name, N, THREADS)                                                                       \
+// Twice, because the name may be a macro itself.
+#define LAZYT_KERNEL(name, N, THREADS) LAZYT_SHIM_KERNEL(name, N, THREADS)
+#define LAZYT_SHIM_KERNEL(name, N, THREADS)                                                                  \
   static void name##__body(const lazyt_args<N>& a);                                                          \
   extern "C" __attribute__((visibility("default"))) const lazyt_shim_info name##__info = {THREADS, 8 * (N)}; \
   extern "C" __attribute__((visibility("default"))) int name(lazyt_shim_launch* launch) {                    \

@@ -1,0 +1,434 @@
+// Scaled dot product attention, forward and backward: tiles of scores that stay in shared memory, softmax
+// online (Dao et al., FlashAttention, 2022). f16 and bf16 are computed as f32. No sum crosses blocks: the
+// order of all is fixed.
+#include <cmath>
+#include <optional>
+
+#include "../codegen/kernel.h"
+#include "walk.h"
+
+namespace lazyt::cuda {
+namespace {
+
+constexpr uint32_t kThreads = 128;
+constexpr uint64_t kShared = 48 * 1024;
+
+// Where the arguments of a variant are; 0 = none.
+struct Signature {
+  uint64_t query, mask, dropout, causal, scale, gqa;
+};
+constexpr Signature kPlain = {0, 3, 4, 5, 6, 7}, kFlash = {0, 5, 3, 4, 6, 0},
+                    kFlashBackward = {1, 8, 6, 7, 9, 0};
+
+// ROWS queries (of the keys' gradients: keys), each a team of TEAM threads, against COLUMNS of the others at
+// a time.
+struct Tile {
+  int64_t rows = 0, columns = 0;
+};
+std::optional<Tile> tile_for(int64_t e, int64_t ev, uint64_t element, bool backward) {
+  for (Tile t : {Tile{64, 32}, Tile{32, 32}, Tile{32, 16}, Tile{16, 16}, Tile{16, 8}, Tile{8, 8}, Tile{8, 4},
+                 Tile{4, 4}, Tile{4, 2}, Tile{4, 1}}) {
+    const int64_t elements =
+        backward ? (t.rows + t.columns) * (e + ev + 2) + 2 * t.rows * t.columns + 2 * t.columns
+                 : (t.rows + t.columns) * (e + 1) + t.columns * ev + t.rows * t.columns;
+    if (static_cast<uint64_t>(elements) * element <= kShared) return t;
+  }
+  return std::nullopt;
+}
+
+Refusal accept_attention(const ProgramView& program, const lazyt_node_t& node, const Signature& at,
+                         bool backward) {
+  const auto args = program.args(node);
+  const lazyt_value_t &q = operand(program, node, at.query), &k = operand(program, node, at.query + 1),
+                      &v = operand(program, node, at.query + 2);
+  if (!is_floating(q.dtype)) return refuse_dtype(q.dtype);
+  if (k.dtype != q.dtype || v.dtype != q.dtype)
+    return refuse_argument("query, key and value of several dtypes");
+  if (args[at.dropout].kind != LAZYT_ARG_DOUBLE || Builder::double_of(args[at.dropout]) != 0)
+    return refuse_argument("dropout");
+  if (!is_constant(program, args[at.causal]))
+    return refuse_argument("is_causal that changes from run to run");
+  const auto dq = program.dims(q), dk = program.dims(k), dv = program.dims(v);
+  if (q.rank < 2 || k.rank != q.rank || v.rank != q.rank)
+    return {LAZYT_REASON_RANK, "query, key and value of several ranks"};
+  for (size_t d = 0; d + 2 < dq.size(); ++d) {
+    if (dk[d] != dv[d]) return refuse_argument("key and value of several batch dims");
+    const bool heads = d + 3 == dq.size() && q.rank >= 3;
+    if (dk[d] != dq[d] &&
+        !(heads && dk[d] > 0 && dq[d] % dk[d] == 0 && (at.gqa ? args[at.gqa].payload != 0 : true)))
+      return refuse_argument("query and key of several batch dims");
+  }
+  if (toolkit::count_of(dq) == 0 || toolkit::count_of(dk) == 0 || toolkit::count_of(dv) == 0)
+    return refuse_argument("an empty operand");
+  if (!tile_for(dq.back(), dv.back(), lazyt_dtype_size(compute_dtype(q.dtype)), backward))
+    return refuse_argument("heads too wide for shared memory");
+  if (has(program, node, at.mask)) {
+    const lazyt_value_t& mask = operand(program, node, at.mask);
+    if (mask.dtype != LAZYT_DTYPE_BOOL && !is_floating(mask.dtype)) return refuse_dtype(mask.dtype);
+    if (mask.rank > q.rank) return {LAZYT_REASON_RANK, "a mask of a higher rank"};
+  }
+  return accepted();
+}
+Refusal accept_plain(const ProgramView& program, const lazyt_node_t& node) {
+  return accept_attention(program, node, kPlain, false);
+}
+Refusal accept_flash(const ProgramView& program, const lazyt_node_t& node) {
+  return accept_attention(program, node, kFlash, false);
+}
+Refusal accept_flash_backward(const ProgramView& program, const lazyt_node_t& node) {
+  return accept_attention(program, node, kFlashBackward, true);
+}
+
+// What forward and backward share.
+struct Problem {
+  Tensor q, k, v;
+  std::optional<Tensor> mask;
+  bool causal = false;
+  Number scale;
+  Dims heads;           // the batch dims of the query
+  int64_t ratio = 1;    // query heads for each key head (the last of `heads`)
+  int64_t l, s, e, ev;  // queries, keys, their size, the values' size
+  Tile tile;
+
+  Problem(Builder& b, const lazyt_node_t& node, const Signature& at, bool backward) {
+    const auto args = b.program.args(node);
+    q = tensor_at(b, args[at.query]);
+    k = tensor_at(b, args[at.query + 1]);
+    v = tensor_at(b, args[at.query + 2]);
+    heads.assign(q.dims().begin(), q.dims().end() - 2);
+    const size_t rank = q.dims().size();
+    l = q.dims()[rank - 2], e = q.dims()[rank - 1], s = k.dims()[rank - 2], ev = v.dims()[rank - 1];
+    if (rank >= 3) ratio = q.dims()[rank - 3] / k.dims()[rank - 3];
+    causal = b.bool_of(args[at.causal]);
+    scale.d = 1 / std::sqrt(static_cast<double>(e));
+    if (!b.is_none(args[at.scale])) scale = b.number_of(args[at.scale]);
+    if (!b.is_none(args[at.mask])) {
+      mask = tensor_at(b, args[at.mask]);
+      Layout layout{mask->layout.offset, q.dims(), Dims(rank, 0)};
+      layout.dims.back() = s;
+      const size_t added = rank - mask->dims().size();
+      for (size_t d = 0; d < mask->dims().size(); ++d)
+        if (mask->dims()[d] != 1) layout.strides[added + d] = mask->strides()[d];
+      mask->layout = layout;
+    }
+    tile = *tile_for(e, ev, lazyt_dtype_size(compute_dtype(q.dtype)), backward);
+  }
+
+  int64_t head_count() const { return toolkit::count_of(heads); }
+
+  // NAME_HEAD(h) of query head h, NAME_ROW and NAME_COLUMN strides.
+  void describe(Defines& out, const std::string& name, const Tensor& t, bool of_keys) const {
+    Dims dims = heads, strides(t.strides().begin(), t.strides().end() - 2);
+    if (of_keys && ratio > 1) dims.back() /= ratio, dims.push_back(ratio), strides.push_back(0);
+    out.emplace_back(name + "_HEAD(h)", offset_text(dims, strides, "h"));
+    out.emplace_back(name + "_ROW", literal(t.strides()[t.strides().size() - 2]));
+    out.emplace_back(name + "_COLUMN", literal(t.strides().back()));
+  }
+  Defines defines() const {
+    Defines out = {{"T", memory_type(q.dtype)},
+                   {"C", register_type(q.dtype)},
+                   {"ROWS", std::to_string(tile.rows)},
+                   {"COLUMNS", std::to_string(tile.columns)},
+                   {"TEAM", std::to_string(kThreads / tile.rows)},
+                   {"HEADS", literal(head_count())},
+                   {"RATIO", literal(ratio)},
+                   {"L", literal(l)},
+                   {"S", literal(s)},
+                   {"E", std::to_string(e)},
+                   {"EV", std::to_string(ev)},
+                   {"CAUSAL", causal ? "true" : "false"},
+                   {"MASKED", mask ? (mask->dtype == LAZYT_DTYPE_BOOL ? "1" : "2") : "0"},
+                   {"MT", memory_type(mask ? mask->dtype : q.dtype)}};
+    describe(out, "Q", q, false);
+    describe(out, "K", k, true);
+    describe(out, "V", v, true);
+    describe(out, "M", mask ? *mask : q, false);
+    return out;
+  }
+  Word mask_word() const { return mask ? Word::address(*mask) : Word::integer(0); }
+  std::vector<StorageId> reads() const {
+    std::vector<StorageId> out = {q.storage, k.storage, v.storage};
+    if (mask) out.push_back(mask->storage);
+    return out;
+  }
+  uint32_t blocks(int64_t count, int64_t rows) const {
+    return static_cast<uint32_t>(std::min<int64_t>(count * ((rows + tile.rows - 1) / tile.rows), INT32_MAX));
+  }
+};
+
+// Words: q, k, v, mask, scale. score: of query i and key j of head h, from the product of their rows.
+constexpr std::string_view kCommon = R"(
+#define LAZYT_OUT (-LAZYT_INFINITY)
+#define DEFINE_SCORE \
+  const C scale = (C)lazyt_f64(a.w[4]); \
+  auto score_of = [&](long long h, long long i, long long j, C dot) -> C { \
+    C score = dot * scale; \
+    if (MASKED == 1 && !lazyt_load((const MT*)a.w[3], M_HEAD(h) + i * M_ROW + j * M_COLUMN)) score = LAZYT_OUT; \
+    if (MASKED == 2) score += (C)lazyt_load((const MT*)a.w[3], M_HEAD(h) + i * M_ROW + j * M_COLUMN); \
+    if (CAUSAL && j > i) score = LAZYT_OUT; \
+    return score; \
+  };
+)";
+
+constexpr std::string_view kForward = R"(
+LAZYT_KERNEL(KERNEL, 7, ROWS * TEAM) {
+  constexpr int kThreads = ROWS * TEAM, kPer = (EV + TEAM - 1) / TEAM;
+  __shared__ C qs[ROWS][E + 1];
+  __shared__ C ks[COLUMNS][E + 1];
+  __shared__ C vs[COLUMNS][EV];
+  __shared__ C ps[ROWS][COLUMNS];
+  DEFINE_SCORE
+  const int lane = threadIdx.x % TEAM, row = threadIdx.x / TEAM;
+  const long long tiles = (L + ROWS - 1) / ROWS;
+  for (long long tile = blockIdx.x; tile < HEADS * tiles; tile += gridDim.x) {
+    const long long h = tile / tiles, i0 = tile % tiles * ROWS, i = i0 + row;
+    for (int x = threadIdx.x; x < ROWS * E; x += kThreads)
+      qs[x / E][x % E] = i0 + x / E < L ? lazyt_load((const T*)a.w[0], Q_HEAD(h) + (i0 + x / E) * Q_ROW + x % E * Q_COLUMN) : (C)0;
+    C sums[kPer], top = -LAZYT_INFINITY, sum = 0;
+    for (int c = 0; c < kPer; ++c) sums[c] = 0;
+    const long long keys = CAUSAL && i0 + ROWS < S ? i0 + ROWS : S;
+    for (long long j0 = 0; j0 < keys; j0 += COLUMNS) {
+      __syncthreads();
+      for (int x = threadIdx.x; x < COLUMNS * E; x += kThreads)
+        ks[x / E][x % E] = j0 + x / E < S ? lazyt_load((const T*)a.w[1], K_HEAD(h) + (j0 + x / E) * K_ROW + x % E * K_COLUMN) : (C)0;
+      for (int x = threadIdx.x; x < COLUMNS * EV; x += kThreads)
+        vs[x / EV][x % EV] = j0 + x / EV < S ? lazyt_load((const T*)a.w[2], V_HEAD(h) + (j0 + x / EV) * V_ROW + x % EV * V_COLUMN) : (C)0;
+      __syncthreads();
+      C best = top;
+      for (int j = lane; j < COLUMNS; j += TEAM) {
+        C dot = 0;
+        for (int x = 0; x < E; ++x) dot += qs[row][x] * ks[j][x];
+        const C score = i < L && j0 + j < S ? score_of(h, i, j0 + j, dot) : LAZYT_OUT;
+        ps[row][j] = score;
+        best = score > best || score != score ? score : best;
+      }
+      for (int k = TEAM / 2; k > 0; k /= 2) {
+        const C other = lazyt_xor(best, k);
+        best = other > best || other != other ? other : best;
+      }
+      // All masked so far: no number to subtract.
+      const bool none = best == LAZYT_OUT;
+      const C shrink = none ? (C)1 : exp(top - best);
+      top = best;
+      C part = 0;
+      for (int j = lane; j < COLUMNS; j += TEAM) {
+        const C p = none ? (C)0 : exp(ps[row][j] - top);
+        ps[row][j] = p;
+        part += p;
+      }
+      for (int k = TEAM / 2; k > 0; k /= 2) part += lazyt_xor(part, k);
+      sum = sum * shrink + part;
+      __syncwarp();
+      for (int c = 0; c < kPer; ++c) sums[c] *= shrink;
+      for (int j = 0; j < COLUMNS; ++j) {
+        const C p = ps[row][j];
+        for (int c = 0; c < kPer; ++c)
+          if (c * TEAM + lane < EV) sums[c] += p * vs[j][c * TEAM + lane];
+      }
+    }
+    const C scale_out = sum == 0 ? (C)0 : (C)1 / sum;  // all keys masked: zeros
+    if (i < L) {
+      for (int c = 0; c < kPer; ++c)
+        if (c * TEAM + lane < EV) lazyt_store((T*)a.w[5], O_HEAD(h) + i * O_ROW + (c * TEAM + lane) * O_COLUMN, sums[c] * scale_out);
+      if (KEEPS && lane == 0) lazyt_store((LT*)a.w[6], h * L + i, top + log(sum));
+    }
+    __syncthreads();
+  }
+}
+)";
+
+// Words: q, k, v, mask, scale, grad of out, log of sums, delta, gradients. P = exp(scores - lse), dS = P (dO
+// V' - delta).
+constexpr std::string_view kLoads = R"(
+#define LOAD_TILE(to, width, word, NAME, first, count, limit) \
+  for (int x = threadIdx.x; x < (count) * (width); x += kThreads) \
+    to[x / (width)][x % (width)] = (first) + x / (width) < (limit) ? \
+      lazyt_load((const T*)a.w[word], NAME##_HEAD(h) + ((first) + x / (width)) * NAME##_ROW + x % (width) * NAME##_COLUMN) : (C)0;
+)";
+constexpr std::string_view kQueries = R"(
+LAZYT_KERNEL(KERNEL, 9, ROWS * TEAM) {
+  constexpr int kThreads = ROWS * TEAM, kPer = (E + TEAM - 1) / TEAM;
+  __shared__ C qs[ROWS][E + 1];
+  __shared__ C gs[ROWS][EV + 1];
+  __shared__ C ks[COLUMNS][E + 1];
+  __shared__ C vs[COLUMNS][EV + 1];
+  __shared__ C ds[ROWS][COLUMNS];
+  DEFINE_SCORE
+  const int lane = threadIdx.x % TEAM, row = threadIdx.x / TEAM;
+  const long long tiles = (L + ROWS - 1) / ROWS;
+  for (long long tile = blockIdx.x; tile < HEADS * tiles; tile += gridDim.x) {
+    const long long h = tile / tiles, i0 = tile % tiles * ROWS, i = i0 + row;
+    LOAD_TILE(qs, E, 0, Q, i0, ROWS, L)
+    LOAD_TILE(gs, EV, 5, G, i0, ROWS, L)
+    const C lse = i < L ? ((const C*)a.w[6])[h * L + i] : (C)0, delta = i < L ? ((const C*)a.w[7])[h * L + i] : (C)0;
+    C sums[kPer];
+    for (int c = 0; c < kPer; ++c) sums[c] = 0;
+    const long long keys = CAUSAL && i0 + ROWS < S ? i0 + ROWS : S;
+    for (long long j0 = 0; j0 < keys; j0 += COLUMNS) {
+      __syncthreads();
+      LOAD_TILE(ks, E, 1, K, j0, COLUMNS, S)
+      LOAD_TILE(vs, EV, 2, V, j0, COLUMNS, S)
+      __syncthreads();
+      for (int j = lane; j < COLUMNS; j += TEAM) {
+        C dot = 0, dp = 0;
+        for (int x = 0; x < E; ++x) dot += qs[row][x] * ks[j][x];
+        for (int x = 0; x < EV; ++x) dp += gs[row][x] * vs[j][x];
+        // A row whose keys are all masked has no weights.
+        const bool real = i < L && j0 + j < S && lse != LAZYT_OUT;
+        ds[row][j] = real ? exp(score_of(h, i, j0 + j, dot) - lse) * (dp - delta) * scale : (C)0;
+      }
+      __syncwarp();
+      for (int j = 0; j < COLUMNS; ++j)
+        for (int c = 0; c < kPer; ++c)
+          if (c * TEAM + lane < E) sums[c] += ds[row][j] * ks[j][c * TEAM + lane];
+    }
+    if (i < L)
+      for (int c = 0; c < kPer; ++c)
+        if (c * TEAM + lane < E) lazyt_store((T*)a.w[8], O_HEAD(h) + i * O_ROW + (c * TEAM + lane) * O_COLUMN, sums[c]);
+    __syncthreads();
+  }
+}
+)";
+constexpr std::string_view kKeys = R"(
+LAZYT_KERNEL(KERNEL, 10, ROWS * TEAM) {
+  constexpr int kThreads = ROWS * TEAM, kPer = (E + TEAM - 1) / TEAM, kPerV = (EV + TEAM - 1) / TEAM;
+  __shared__ C ks[ROWS][E + 1];
+  __shared__ C vs[ROWS][EV + 1];
+  __shared__ C qs[COLUMNS][E + 1];
+  __shared__ C gs[COLUMNS][EV + 1];
+  __shared__ C ps[ROWS][COLUMNS];
+  __shared__ C ds[ROWS][COLUMNS];
+  DEFINE_SCORE
+  const int lane = threadIdx.x % TEAM, row = threadIdx.x / TEAM;
+  const long long tiles = (S + ROWS - 1) / ROWS;
+  for (long long tile = blockIdx.x; tile < HEADS / RATIO * tiles; tile += gridDim.x) {
+    const long long j0 = tile % tiles * ROWS, j = j0 + row;
+    C sums[kPer], sums_v[kPerV];
+    for (int c = 0; c < kPer; ++c) sums[c] = 0;
+    for (int c = 0; c < kPerV; ++c) sums_v[c] = 0;
+    {
+      const long long h = tile / tiles * RATIO;
+      LOAD_TILE(ks, E, 1, K, j0, ROWS, S)
+      LOAD_TILE(vs, EV, 2, V, j0, ROWS, S)
+    }
+    for (long long h = tile / tiles * RATIO; h < (tile / tiles + 1) * RATIO; ++h)
+      for (long long i0 = CAUSAL ? j0 / COLUMNS * COLUMNS : 0; i0 < L; i0 += COLUMNS) {
+        __syncthreads();
+        LOAD_TILE(qs, E, 0, Q, i0, COLUMNS, L)
+        LOAD_TILE(gs, EV, 5, G, i0, COLUMNS, L)
+        __syncthreads();
+        for (int x = lane; x < COLUMNS; x += TEAM) {
+          const long long i = i0 + x;
+          C dot = 0, dp = 0;
+          for (int y = 0; y < E; ++y) dot += qs[x][y] * ks[row][y];
+          for (int y = 0; y < EV; ++y) dp += gs[x][y] * vs[row][y];
+          const C lse = i < L ? ((const C*)a.w[6])[h * L + i] : LAZYT_OUT;
+          const bool real = j < S && lse != LAZYT_OUT;
+          const C p = real ? exp(score_of(h, i, j, dot) - lse) : (C)0;
+          ps[row][x] = p;
+          ds[row][x] = real ? p * (dp - ((const C*)a.w[7])[h * L + i]) * scale : (C)0;
+        }
+        __syncwarp();
+        for (int x = 0; x < COLUMNS; ++x) {
+          for (int c = 0; c < kPer; ++c)
+            if (c * TEAM + lane < E) sums[c] += ds[row][x] * qs[x][c * TEAM + lane];
+          for (int c = 0; c < kPerV; ++c)
+            if (c * TEAM + lane < EV) sums_v[c] += ps[row][x] * gs[x][c * TEAM + lane];
+        }
+      }
+    const long long h = tile / tiles * RATIO;
+    if (j < S) {
+      for (int c = 0; c < kPer; ++c)
+        if (c * TEAM + lane < E) lazyt_store((T*)a.w[8], GK_HEAD(h) + j * GK_ROW + (c * TEAM + lane) * GK_COLUMN, sums[c]);
+      for (int c = 0; c < kPerV; ++c)
+        if (c * TEAM + lane < EV) lazyt_store((T*)a.w[9], GV_HEAD(h) + j * GV_ROW + (c * TEAM + lane) * GV_COLUMN, sums_v[c]);
+    }
+    __syncthreads();
+  }
+}
+)";
+
+std::string text_of(std::initializer_list<std::string_view> parts) {
+  std::string text(kTeamText);
+  text += kCommon;
+  for (std::string_view part : parts) text += part;
+  return text + "#undef LAZYT_OUT\n#undef DEFINE_SCORE\n#undef LOAD_TILE\n";
+}
+
+// ---- forward
+
+void add_forward(Builder& b, const lazyt_node_t& node, const Signature& at, bool keeps_sums) {
+  const Problem p(b, node, at, false);
+  const Tensor out = b.make(node.results);
+  std::optional<Tensor> sums;
+  if (keeps_sums) sums = b.make_dense(node.results + 1);
+  Defines defines = p.defines();
+  p.describe(defines, "O", out, false);
+  defines.emplace_back("KEEPS", keeps_sums ? "true" : "false");
+  defines.emplace_back("LT", memory_type(keeps_sums ? sums->dtype : compute_dtype(p.q.dtype)));
+  std::vector<StorageId> writes = {out.storage};
+  if (sums) writes.push_back(sums->storage);
+  b.add_kernel(specialise("attention", text_of({kForward}), defines), {p.blocks(p.head_count(), p.l), 1, 1},
+               {kThreads, 1, 1}, 0,
+               {Word::address(p.q), Word::address(p.k), Word::address(p.v), p.mask_word(), Word::f64(p.scale),
+                Word::address(out), sums ? Word::address(*sums) : Word::integer(0)},
+               p.reads(), writes);
+}
+void lower_plain(Builder& b, const lazyt_node_t& node) { add_forward(b, node, kPlain, false); }
+void lower_flash(Builder& b, const lazyt_node_t& node) { add_forward(b, node, kFlash, true); }
+
+// ---- backward: dV = P' dO, dQ = dS K, dK = dS' Q
+
+void lower_flash_backward(Builder& b, const lazyt_node_t& node) {
+  const auto args = b.program.args(node);
+  const Problem p(b, node, kFlashBackward, true);
+  const lazyt_dtype_t compute = compute_dtype(p.q.dtype);
+  Tensor grad = tensor_at(b, args[0]);
+  if (grad.dtype != p.q.dtype) grad = dense_as(b, grad, p.q.dtype);
+  const Tensor out = tensor_at(b, args[4]), sums = dense_as(b, tensor_at(b, args[5]), compute);
+  const Tensor gq = b.make(node.results), gk = b.make(node.results + 1), gv = b.make(node.results + 2);
+  // delta = the total of dO O in each row
+  const Tensor delta = b.scratch(compute, Dims(p.q.dims().begin(), p.q.dims().end() - 1));
+  std::vector<bool> reduced(grad.dims().size(), false);
+  reduced.back() = true;
+  FusedKernel rows(grad.dims(), reduced);
+  const toolkit::Type type = toolkit::type_of(compute);
+  Tensor seen = delta;
+  seen.layout = beside(delta.layout, grad.dims(), reduced);
+  rows.reduce(rows.op(toolkit::Op::kMul, rows.cast(rows.load(grad), type), rows.cast(rows.load(out), type)),
+              toolkit::ReduceKind::kSum, seen);
+  rows.build(b, {});
+
+  Defines defines = p.defines();
+  p.describe(defines, "G", grad, false);
+  std::vector<Word> words = {Word::address(p.q),  Word::address(p.k),  Word::address(p.v),
+                             p.mask_word(),       Word::f64(p.scale),  Word::address(grad),
+                             Word::address(sums), Word::address(delta)};
+  std::vector<StorageId> reads = p.reads();
+  for (const Tensor& t : {grad, sums, delta}) reads.push_back(t.storage);
+  Defines of_queries = defines, of_keys = defines;
+  p.describe(of_queries, "O", gq, false);
+  p.describe(of_keys, "GK", gk, true);
+  p.describe(of_keys, "GV", gv, true);
+  std::vector<Word> query_words = words, key_words = words;
+  query_words.push_back(Word::address(gq));
+  key_words.push_back(Word::address(gk)), key_words.push_back(Word::address(gv));
+  b.add_kernel(specialise("attention_queries", text_of({kLoads, kQueries}), of_queries),
+               {p.blocks(p.head_count(), p.l), 1, 1}, {kThreads, 1, 1}, 0, std::move(query_words), reads,
+               {gq.storage});
+  b.add_kernel(specialise("attention_keys", text_of({kLoads, kKeys}), of_keys),
+               {p.blocks(p.head_count() / p.ratio, p.s), 1, 1}, {kThreads, 1, 1}, 0, std::move(key_words),
+               reads, {gk.storage, gv.storage});
+}
+
+}  // namespace
+
+void register_attention(Operators& all) {
+  using toolkit::Role;
+  all.add(LAZYT_OP_SCALED_DOT_PRODUCT_ATTENTION, {Role::kOpaque, accept_plain, lower_plain});
+  all.add(LAZYT_OP_SCALED_DOT_PRODUCT_FLASH_ATTENTION_FOR_CPU, {Role::kOpaque, accept_flash, lower_flash});
+  all.add(LAZYT_OP_SCALED_DOT_PRODUCT_FLASH_ATTENTION_FOR_CPU_BACKWARD,
+          {Role::kOpaque, accept_flash_backward, lower_flash_backward});
+}
+
+}  // namespace lazyt::cuda

@@ -37,10 +37,20 @@ void fallback(const c10::OperatorHandle& handle, torch::jit::Stack* stack) { tra
 
 // Layouts that PyTorch keeps on keys of their own have no kernels here.
 void refuse_layout(const c10::OperatorHandle& handle, c10::DispatchKeySet keys, torch::jit::Stack*) {
-  const bool sparse = keys.has(DispatchKey::SparsePrivateUse1) || keys.has(DispatchKey::SparseCsrPrivateUse1);
+  const std::string& name = handle.operator_name().name;
+  const bool sparse = keys.has(DispatchKey::SparsePrivateUse1) || keys.has(DispatchKey::SparseCsrPrivateUse1) || name.find("sparse") != std::string::npos;
   TORCH_CHECK_NOT_IMPLEMENTED(false, "lazyt: ", sparse ? "sparse" : keys.has(DispatchKey::QuantizedPrivateUse1) ? "quantized" : "nested",
                               " tensors cannot live on the lazyt device (", handle.operator_name(),
                               "); keep them on the CPU or call .to_dense(), .dequantize() or .to_padded_tensor() first");
+}
+
+// Composites that would make one of tensors of the device, and no other operator takes it.
+void refuse_makers() {
+  static std::vector<torch::Library> libraries;
+  for (const auto& [key, name] : {std::pair(DispatchKey::SparseCsrPrivateUse1, "_sparse_compressed_tensor_unsafe"),
+                                  std::pair(DispatchKey::PrivateUse1, "_nested_tensor_from_tensor_list")})
+    libraries.emplace_back(torch::Library::IMPL, "aten", key, __FILE__, __LINE__)
+        .impl(name, torch::CppFunction::makeFromBoxedFunction<&refuse_layout>());
 }
 
 bool is_view(const c10::FunctionSchema& s) {
@@ -170,6 +180,7 @@ void register_tracer() {
                           DispatchKey::QuantizedPrivateUse1, DispatchKey::NestedTensorPrivateUse1})
     layouts.emplace_back(torch::Library::IMPL, "_", key, __FILE__, __LINE__)
         .fallback(torch::CppFunction::makeFromBoxedFunction<&refuse_layout>());
+  refuse_makers();
   for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames())
     if (auto h = c10::Dispatcher::singleton().findSchema(name); h && wants_recording(*h)) record_by_name(*h);
   auto listener = std::make_unique<LateOperators>();

@@ -83,9 +83,9 @@ constexpr OwnOperator kOwnOperators[] = {
 // Kernels that count on operands which PyTorch's composites, or their callers, made contiguous. A program's value may
 // be an expanded one all the same: what was written from fewer elements.
 bool wants_dense(std::string_view name) {
-  constexpr std::string_view kNames[] = {"aten::median",         "aten::nanmedian",      "aten::native_group_norm", "aten::native_group_norm_backward",
-                                         "aten::_pdist_forward", "aten::_pdist_backward"};
-  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
+  constexpr std::string_view kNames[] = {"aten::median",         "aten::nanmedian",       "aten::native_group_norm", "aten::native_group_norm_backward",
+                                         "aten::_pdist_forward", "aten::_pdist_backward", "aten::sort"};
+  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames) || name.starts_with("aten::_embedding_bag");
 }
 
 // Operators found so far. Misses are not kept: a custom operator may be defined later.

@@ -1,4 +1,4 @@
-"""What is written from fewer elements is an expanded value of the program; some of PyTorch's kernels read past one."""
+"""What is written from fewer elements is an expanded value of the program: PyTorch's kernels may read past one."""
 
 import pytest
 import torch
@@ -22,6 +22,10 @@ CALLS = {
     "group_norm": lambda d: F.group_norm(rows(d), 2),
     "channels last": lambda d: F.group_norm(
         rows(d)[..., None].expand(2, 6, 4, 3).to(memory_format=torch.channels_last), 2
+    ),
+    "embedding_bag": lambda d: F.embedding_bag(
+        torch.empty(3, 2, dtype=torch.long, device=d).fill_(torch.tensor(4)),
+        torch.arange(12.0, device=d).view(6, 2),
     ),
     "pdist": lambda d: F.pdist(rows(d)[0]),
 }

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "lazyt/ext/draft/attributes.h"
 #include "loader/loader.h"
 #include "verbs.h"
 
@@ -34,6 +35,17 @@ void print_offers(const lazyt_plugin_t& t) {
   fmt::print("\n");
 }
 
+void print_attributes(const lazyt_plugin_t& t) {
+  if (!t.get_extension) return;
+  const auto* table = static_cast<const lazyt_attributes_t*>(t.get_extension(loader::to_abi(LAZYT_ATTRIBUTES_ID)));
+  lazyt_string_t name{}, value{};
+  for (uint32_t i = 0; table; ++i) {
+    // The first error is the end of the list.
+    if (!loader::take_status(table->get(i, &name, &value)).ok()) return;
+    fmt::print("  {:13} {}\n", loader::to_string(name), loader::to_string(value));
+  }
+}
+
 int run(const std::string& backend) {
   auto loaded = loader::load(backend);
   if (!loaded.ok()) {
@@ -47,6 +59,7 @@ int run(const std::string& backend) {
   fmt::print("  ABI           {}.{}{}, needs a host of {}.{}\n", plugin->table->abi_major, info.abi_minor,
              plugin->table->abi_draft ? fmt::format(" draft {}", plugin->table->abi_draft) : "", plugin->table->abi_major,
              info.min_host_minor);
+  print_attributes(*plugin->table);
   print_offers(*plugin->table);
   for (uint32_t i = 0;; i++) {
     auto device = loader::Device::open(plugin, i);

@@ -12,6 +12,7 @@ constexpr int kOldestDriver = 12000;
 #define LAZYT_CUDA_TEXT(name) #name
 #define LAZYT_CUDA_LOAD_DRIVER(name) load(out.driver, out.cu.name, LAZYT_CUDA_TEXT(name));
 #define LAZYT_CUDA_LOAD_NVRTC(name) load(out.nvrtc, out.rtc.name, LAZYT_CUDA_TEXT(name));
+#define LAZYT_CUDA_LOAD_CUBLASLT(name) load(out.cublaslt, out.lt.name, LAZYT_CUDA_TEXT(name));
 
 template <class F>
 void load(Library& library, F& function, const char* name) {
@@ -35,18 +36,38 @@ void load_driver(Libraries& out) {
   LAZYT_CUDA_DRIVER_FUNCTIONS(LAZYT_CUDA_LOAD_DRIVER)
 }
 
-// Code of a newer major than the driver's does not load there.
-void load_nvrtc(Libraries& out) {
-  std::vector<std::string> sonames, dirs;
-  for (int major = std::max(out.driver_version / 1000, 12); major >= 12; --major) {
-    sonames.push_back("libnvrtc.so." + std::to_string(major));
-    dirs.push_back(major == 12 ? "nvidia/cuda_nvrtc/lib" : "nvidia/cu" + std::to_string(major) + "/lib");
+// Of the newest major that the driver runs. folder: of the wheels of CUDA 12; later ones share one.
+Library open_of_toolkit(int driver_version, std::string title, std::string_view option, const std::string& soname,
+                        const std::string& folder) {
+  Wanted wanted{std::move(title), option, {}, {}};
+  for (int major = std::max(driver_version / 1000, 12); major >= 12; --major) {
+    wanted.sonames.push_back(soname + "." + std::to_string(major));
+    wanted.wheel_dirs.push_back(major == 12 ? "nvidia/" + folder + "/lib" : "nvidia/cu" + std::to_string(major) + "/lib");
   }
-  out.nvrtc = open_library({"NVRTC", "nvrtc", sonames, dirs});
+  return open_library(wanted);
+}
+
+void load_nvrtc(Libraries& out) {
+  out.nvrtc = open_of_toolkit(out.driver_version, "NVRTC", "nvrtc", "libnvrtc.so", "cuda_nvrtc");
   if (!out.nvrtc) return;
   LAZYT_CUDA_NVRTC_FUNCTIONS(LAZYT_CUDA_LOAD_NVRTC)
   if (!out.nvrtc || out.rtc.nvrtcVersion(&out.nvrtc_major, &out.nvrtc_minor) != NVRTC_SUCCESS) return;
   out.nvrtc.version = std::to_string(out.nvrtc_major) + "." + std::to_string(out.nvrtc_minor);
+}
+
+void load_cublaslt(Libraries& out) {
+  const std::string_view wanted = plugin::option("cuda", "libraries");
+  if (!wanted.empty() && !plugin::is_on(wanted)) {
+    out.cublaslt.title = "cuBLASLt";
+    out.cublaslt.missing = "switched off by LAZYT_CUDA_LIBRARIES";
+    return;
+  }
+  out.cublaslt = open_of_toolkit(out.driver_version, "cuBLASLt", "cublaslt", "libcublasLt.so", "cublas");
+  if (!out.cublaslt) return;
+  LAZYT_CUDA_CUBLASLT_FUNCTIONS(LAZYT_CUDA_LOAD_CUBLASLT)
+  if (!out.cublaslt) return;
+  const size_t version = out.lt.cublasLtGetVersion();  // 130002 = 13.0.2
+  out.cublaslt.version = std::to_string(version / 10000) + "." + std::to_string(version % 10000 / 100);
 }
 
 void count_devices(Libraries& out) {
@@ -80,6 +101,8 @@ const Libraries& libraries() {
     load_driver(*out);
     load_nvrtc(*out);
     count_devices(*out);
+    // Large: not for nothing.
+    if (out->device_count) load_cublaslt(*out);
     return out;
   }();
   return loaded;

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <string>
 
+#include "cublaslt.h"
 #include "lazyt/plugin.hpp"
 #include "locate.h"
 
@@ -48,8 +49,10 @@ struct NvrtcApi {
 // All libraries, searched for once in a process. Immutable afterwards; any thread.
 struct Libraries {
   Library driver, nvrtc;
+  Library cublaslt;                     // optional: without it generated kernels multiply
   DriverApi cu;
   NvrtcApi rtc;
+  CublasLtApi lt;                       // REQUIRES: cublaslt
   int driver_version = 0;               // 13000 = CUDA 13.0
   int nvrtc_major = 0, nvrtc_minor = 0;
   int device_count = 0;

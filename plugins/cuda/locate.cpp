@@ -109,9 +109,9 @@ bool search(Library& library, const Wanted& wanted, std::string& reason) {
 
 }  // namespace
 
-std::string Library::describe() const {
-  if (!missing.empty()) return title + ": " + missing;
-  return title + (version.empty() ? "" : " " + version) + " (" + path + ")";
+std::string Library::state() const {
+  if (!missing.empty()) return missing;
+  return (version.empty() ? "" : version + " ") + "(" + path + ")";
 }
 
 Library open_library(const Wanted& wanted) {

@@ -20,8 +20,10 @@ struct Library {
   std::string version;  // filled by who asks the library
   std::string missing;  // why it cannot be used; empty if it can
   explicit operator bool() const { return missing.empty() && handle; }
-  // "NVRTC 13.0 (/usr/lib/libnvrtc.so.13)" or "NVRTC: why not"
-  std::string describe() const;
+  // "13.0 (/usr/lib/libnvrtc.so.13)" or why not.
+  std::string state() const;
+  // The same behind the title.
+  std::string describe() const { return title + (missing.empty() ? " " : ": ") + state(); }
 };
 
 struct Wanted {

@@ -1,8 +1,13 @@
 // The entry point and the plugin's table.
 #include "lazyt/plugin.hpp"
 
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "buffer.h"
 #include "driver.h"
+#include "lazyt/ext/draft/attributes.h"
 
 namespace lazyt::cuda {
 namespace {
@@ -31,6 +36,26 @@ lazyt_status_t* info(lazyt_plugin_info_t* out_info) {
     out_info->score = -50;  // only by its name, until it has kernels
   });
 }
+
+// Which libraries, which version, where; or why not.
+lazyt_status_t* attribute(uint32_t index, lazyt_string_t* out_name, lazyt_string_t* out_value) {
+  static const auto& all = *new std::vector<std::pair<std::string, std::string>>([] {
+    const Libraries& l = libraries();
+    std::vector<std::pair<std::string, std::string>> out;
+    for (const Library* library : {&l.driver, &l.nvrtc, &l.cublaslt})
+      if (!library->title.empty()) out.emplace_back(library == &l.driver ? "driver" : library->title, library->state());
+    return out;
+  }());
+  return plugin::guard([&] {
+    if (index >= all.size()) throw plugin::Error(LAZYT_CODE_OUT_OF_RANGE, "cuda: there is no such attribute");
+    *out_name = to_c(all[index].first);
+    *out_value = to_c(all[index].second);
+  });
+}
+
+constexpr lazyt_attributes_t kAttributes = {.struct_size = sizeof(lazyt_attributes_t), .next = nullptr, .get = attribute};
+
+const void* get_extension(lazyt_string_t id) { return plugin::view(id) == LAZYT_ATTRIBUTES_ID ? &kAttributes : nullptr; }
 
 lazyt_status_t* unimplemented() { return plugin::make_status(LAZYT_CODE_UNIMPLEMENTED, "cuda: there are no kernels yet"); }
 
@@ -82,7 +107,7 @@ lazyt_status_t* lazyt_plugin_entry_v1(const lazyt_host_t* host, const lazyt_plug
       .init = init,
       .shutdown = shutdown,
       .info = info,
-      .get_extension = nullptr,
+      .get_extension = get_extension,
       .device = &kDeviceTable,
       .buffer = &kBufferTable,
       .event = &Work::table(),

@@ -108,6 +108,8 @@ CUresult make_launch(CUfunction function, const unsigned* grid, const unsigned* 
 CUresult run_launch(const Launch& launch);
 CUresult run_copy(const Copy& copy);
 
+// The lock is held.
+CUgraphNode make_node(CUgraphNodeType type);
 // The lock is held: appends to the stream, or, while it is captured, to its graph.
 void enqueue(CUstream stream, std::function<CUresult()> work, std::shared_ptr<Completion> done = nullptr);
 // Null and an error where the stream is not of a live context.

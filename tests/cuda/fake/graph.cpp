@@ -27,10 +27,8 @@ CUgraph make_graph(CUctx_st* context) {
   return graph;
 }
 
-// Freed with the process: instantiated graphs and others keep copying them.
 CUgraphNode add_node(CUgraph graph, const CUgraphNode* after, size_t count, CUgraphNodeType type, const char* name) {
-  auto* node = new CUgraphNode_st;
-  node->type = type;
+  CUgraphNode node = make_node(type);
   for (size_t i = 0; i < count; ++i) {
     if (std::find(graph->nodes.begin(), graph->nodes.end(), after[i]) == graph->nodes.end())
       misuse(name, "a dependency is no node of the graph");
@@ -71,6 +69,13 @@ bool same_shape(const std::vector<CUgraphNode>& a, const std::vector<CUgraphNode
 }
 
 }  // namespace
+
+// Kept as long as the process: instantiated graphs and child nodes share them.
+CUgraphNode fake::make_node(CUgraphNodeType type) {
+  static auto& all = *new std::deque<CUgraphNode_st>;
+  all.emplace_back().type = type;
+  return &all.back();
+}
 
 extern "C" {
 

@@ -144,8 +144,7 @@ CUresult CUDAAPI cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, u
   if (const CUresult bad = make_launch(function, grid, block, shared, parameters, "cuLaunchKernel", launch)) return bad;
   if (function->context != stream->context) return CUDA_ERROR_INVALID_HANDLE;
   if (stream->capture) {
-    auto* node = new CUgraphNode_st;
-    node->type = CU_GRAPH_NODE_TYPE_KERNEL;
+    CUgraphNode node = make_node(CU_GRAPH_NODE_TYPE_KERNEL);
     node->launch = std::move(launch);
     stream->capture->nodes.push_back(node);
     return CUDA_SUCCESS;

@@ -52,8 +52,7 @@ CUresult copy_async(CUstream stream, const Copy& copy, const char* name) {
   if (!copy.bytes) return CUDA_SUCCESS;
   ++state().counts.copies;
   if (stream->capture) {
-    auto* node = new CUgraphNode_st;
-    node->type = CU_GRAPH_NODE_TYPE_MEMCPY;
+    CUgraphNode node = make_node(CU_GRAPH_NODE_TYPE_MEMCPY);
     node->copy = copy;
     stream->capture->nodes.push_back(node);
     return CUDA_SUCCESS;

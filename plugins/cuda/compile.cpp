@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "codegen/cache.h"
 #include "codegen/kernel.h"
+#include "execute.h"
 #include "lazyt/toolkit/groups.hpp"
 #include "ops.h"
 
@@ -10,47 +12,59 @@ namespace lazyt::cuda {
 
 using plugin::Error;
 
-KernelSource specialise(std::string_view base, std::string_view text,
-                        const std::vector<std::pair<std::string, std::string>>& defines) {
-  std::string before, after;
-  for (const auto& [name, value] : defines) {
-    before += "#define " + name + " " + value + "\n";
-    after += "#undef " + name.substr(0, name.find('(')) + "\n";
-  }
-  // FNV-1a, 64 bits: www.isthe.com/chongo/tech/comp/fnv. The text itself is compared where it matters.
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (std::string_view part : {std::string_view(before), text})
-    for (char c : part) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  std::string name(base);
-  name += '_';
-  for (int shift = 60; shift >= 0; shift -= 4) name += "0123456789abcdef"[(hash >> shift) & 15];
-  std::string whole = before + "#define KERNEL " + name + "\n";
-  whole += text;
-  whole += "\n#undef KERNEL\n" + after;
-  return {std::move(name), std::move(whole)};
+namespace {
+
+using plugin::from_c;
+using plugin::guard;
+using plugin::to_handle;
+
+lazyt_status_t* compile(lazyt_device_t* handle, const lazyt_compile_args_t* args, lazyt_executable_t** out_executable) {
+  return guard([&] {
+    Device& device = from_c(handle);
+    device.context->require_alive();
+    auto executable = std::make_unique<Executable>(device);
+    Builder(*executable, ProgramView(args->program)).run();
+    std::vector<KernelStep*> kernels;
+    for (const auto& step : executable->steps)
+      if (auto* kernel = dynamic_cast<KernelStep*>(step.get())) kernels.push_back(kernel);
+    load_kernels(kernels, *device.context, device.capability);
+    prepare(*executable);
+    *out_executable = to_handle<lazyt_executable_t>(executable.release());
+  });
 }
 
-std::string memory_type(lazyt_dtype_t dtype) {
-  switch (dtype) {
-    case LAZYT_DTYPE_BOOL: return "lazyt_bool";
-    case LAZYT_DTYPE_UINT8: return "unsigned char";
-    case LAZYT_DTYPE_INT8: return "signed char";
-    case LAZYT_DTYPE_INT16: return "short";
-    case LAZYT_DTYPE_INT32: return "int";
-    case LAZYT_DTYPE_INT64: return "long long";
-    case LAZYT_DTYPE_FLOAT16: return "lazyt_f16";
-    case LAZYT_DTYPE_BFLOAT16: return "lazyt_bf16";
-    case LAZYT_DTYPE_FLOAT32: return "float";
-    case LAZYT_DTYPE_FLOAT64: return "double";
-    default: throw Error(LAZYT_CODE_UNIMPLEMENTED, "cuda: dtype " + std::to_string(dtype) + " is not taken");
-  }
+lazyt_status_t* output_meta(lazyt_executable_t* handle, uint64_t index, lazyt_output_meta_t* out_meta) {
+  return guard([&] {
+    const Executable& executable = from_c(handle);
+    plugin::require(index < executable.outputs.size(), "cuda: output_meta: no such output");
+    out_meta->size_bytes = executable.outputs[index].size_bytes;
+    out_meta->alignment = kAlignment;
+    out_meta->memory_space = 0;
+    out_meta->opaque = 0;
+  });
 }
 
-std::string register_type(lazyt_dtype_t dtype) {
-  const bool half = dtype == LAZYT_DTYPE_FLOAT16 || dtype == LAZYT_DTYPE_BFLOAT16;
-  if (dtype == LAZYT_DTYPE_BOOL) return "bool";
-  return half ? "float" : memory_type(dtype);
+lazyt_status_t* memory(lazyt_executable_t* handle, lazyt_executable_memory_t* out_memory) {
+  return guard([&] {
+    const Executable& executable = from_c(handle);
+    out_memory->code_bytes = executable.constant_memory.bytes() + executable.kept.bytes();
+    out_memory->scratch_bytes = executable.arena_bytes;
+  });
 }
+
+// Kernels are kept on disk (codegen/cache.h), programs are not.
+lazyt_status_t* load(lazyt_device_t*, const void*, uint64_t, lazyt_executable_t**) {
+  return plugin::make_status(LAZYT_CODE_UNIMPLEMENTED, "cuda stores no compiled programs");
+}
+
+lazyt_status_t* identity(lazyt_device_t*, lazyt_string_t* out_identity) {
+  *out_identity = plugin::to_c("cuda 0.1.0");
+  return nullptr;
+}
+
+void release(lazyt_executable_t* executable) { delete plugin::from_c_or_null(executable); }
+
+}  // namespace
 
 void Builder::add_kernel(KernelSource source, int64_t count, uint32_t threads, std::vector<Word> words,
                          const std::vector<StorageId>& reads, const std::vector<StorageId>& writes,
@@ -98,5 +112,18 @@ void Builder::copy_beside(const Tensor& from, const Tensor& to) {
   step->bytes = bytes_of(to.storage);
   add(std::move(step), {from.storage}, {to.storage});
 }
+
+const lazyt_plugin_executable_t kExecutableTable = {
+    .struct_size = sizeof(lazyt_plugin_executable_t),
+    .next = nullptr,
+    .compile = compile,
+    .output_meta = output_meta,
+    .memory = memory,
+    .execute = execute,
+    .serialize = nullptr,
+    .load = load,
+    .identity = identity,
+    .release = release,
+};
 
 }  // namespace lazyt::cuda

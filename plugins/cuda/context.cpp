@@ -11,6 +11,7 @@ Context::~Context() {
   CUcontext before = nullptr;
   if (cu().cuCtxPushCurrent(handle_) == CUDA_SUCCESS) {
     for (CUevent event : events_) cu().cuEventDestroy(event);
+    kernels_.reset();
     cu().cuCtxPopCurrent(&before);
   }
   cu().cuDevicePrimaryCtxRelease(device_);

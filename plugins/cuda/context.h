@@ -36,6 +36,14 @@ class Context : public std::enable_shared_from_this<Context> {
   CUevent take_event();
   void give_event(CUevent event) noexcept;
 
+  // Kernels that are loaded, of codegen/cache.cpp: made by the first who asks, ends with the context current.
+  template <class T>
+  T& kernels() const {
+    const std::lock_guard lock(mutex_);
+    if (!kernels_) kernels_ = std::make_shared<T>();
+    return *static_cast<T*>(kernels_.get());
+  }
+
  private:
   CUdevice device_ = 0;
   CUcontext handle_ = nullptr;
@@ -43,6 +51,7 @@ class Context : public std::enable_shared_from_this<Context> {
   mutable std::mutex mutex_;
   mutable std::string why_lost_;
   std::vector<CUevent> events_;
+  mutable std::shared_ptr<void> kernels_;
 };
 
 using ContextRef = std::shared_ptr<Context>;

@@ -6,8 +6,10 @@
 #include <vector>
 
 #include "buffer.h"
+#include "compile.h"
 #include "driver.h"
 #include "lazyt/ext/draft/attributes.h"
+#include "ops.h"
 
 namespace lazyt::cuda {
 namespace {
@@ -33,7 +35,7 @@ lazyt_status_t* info(lazyt_plugin_info_t* out_info) {
     out_info->description = to_c("CUDA driver, NVRTC and cuBLASLt: NVIDIA GPUs");
     out_info->vendor = to_c("lazyt");
     out_info->why_none = to_c(libraries().why_none);
-    out_info->score = -50;  // only by its name, until it has kernels
+    out_info->score = -50;  // only by its name, until it has run on a GPU
   });
 }
 
@@ -56,40 +58,6 @@ lazyt_status_t* attribute(uint32_t index, lazyt_string_t* out_name, lazyt_string
 constexpr lazyt_attributes_t kAttributes = {.struct_size = sizeof(lazyt_attributes_t), .next = nullptr, .get = attribute};
 
 const void* get_extension(lazyt_string_t id) { return plugin::view(id) == LAZYT_ATTRIBUTES_ID ? &kAttributes : nullptr; }
-
-lazyt_status_t* unimplemented() { return plugin::make_status(LAZYT_CODE_UNIMPLEMENTED, "cuda: there are no kernels yet"); }
-
-const lazyt_plugin_capability_t kCapabilityTable = {
-    .struct_size = sizeof(lazyt_plugin_capability_t),
-    .next = nullptr,
-    .query = [](lazyt_device_t*, const lazyt_program_t* program, lazyt_answer_t* answers, uint64_t count,
-                uint64_t stride) -> lazyt_status_t* {
-      const plugin::ProgramView view(program);
-      thread_local std::vector<std::string> details;
-      details.assign(count, {});
-      for (uint64_t i = 0; i < count; ++i) {
-        auto& answer = *reinterpret_cast<lazyt_answer_t*>(reinterpret_cast<char*>(answers) + i * stride);
-        answer.kind = LAZYT_ANSWER_REFUSE;
-        answer.reason = LAZYT_REASON_UNKNOWN_OPERATOR;
-        details[i] = view.full_name(view.nodes()[i]) + " has no kernel";
-        answer.detail = to_c(details[i]);
-      }
-      return nullptr;
-    },
-};
-
-const lazyt_plugin_executable_t kExecutableTable = {
-    .struct_size = sizeof(lazyt_plugin_executable_t),
-    .next = nullptr,
-    .compile = [](lazyt_device_t*, const lazyt_compile_args_t*, lazyt_executable_t**) { return unimplemented(); },
-    .output_meta = [](lazyt_executable_t*, uint64_t, lazyt_output_meta_t*) { return unimplemented(); },
-    .memory = [](lazyt_executable_t*, lazyt_executable_memory_t*) { return unimplemented(); },
-    .execute = [](lazyt_executable_t*, const lazyt_execute_args_t*, lazyt_event_t**) { return unimplemented(); },
-    .serialize = nullptr,
-    .load = [](lazyt_device_t*, const void*, uint64_t, lazyt_executable_t**) { return unimplemented(); },
-    .identity = nullptr,
-    .release = [](lazyt_executable_t*) {},
-};
 
 }  // namespace
 }  // namespace lazyt::cuda

@@ -22,18 +22,16 @@ struct Loaded {
   uint32_t shared_bytes = 0;  // that it may be launched with
 };
 
-// Of one context. Lives as long as the process, like the primary context that it is of.
+// Of one context.
 struct Functions {
   std::mutex mutex;
   std::map<std::string, Loaded> by_text;
-};
+  std::vector<CUmodule> modules;
 
-Functions& functions_of(const Context& context) {
-  static std::mutex mutex;
-  static auto& all = *new std::map<int, Functions>;
-  const std::lock_guard lock(mutex);
-  return all[context.index];
-}
+  ~Functions() {
+    for (CUmodule m : modules) cu().cuModuleUnload(m);
+  }
+};
 
 void dump(const KernelSource& kernel) {
   static const std::string& folder = *new std::string(plugin::option("cuda", "dump"));
@@ -62,6 +60,7 @@ bool load(const std::vector<const KernelSource*>& kernels, const std::string& co
     if (found != CUDA_SUCCESS && !must) return false;
     context.check(found, ("finding kernel " + kernels[i]->name).c_str());
   }
+  to.modules.push_back(module);
   for (size_t i = 0; i < kernels.size(); ++i) to.by_text[kernels[i]->text] = {functions[i], 48 << 10};
   return true;
 }
@@ -101,7 +100,7 @@ void compile_missing(const std::vector<const KernelSource*>& missing, const Targ
 
 void load_kernels(const std::vector<KernelStep*>& steps, const Context& context, int capability) {
   if (steps.empty()) return;
-  Functions& known = functions_of(context);
+  auto& known = context.kernels<Functions>();
   // One compiles, others who want the same wait for it.
   const std::lock_guard lock(known.mutex);
   const Current current(context);

@@ -15,7 +15,7 @@
 namespace lazyt::cuda {
 
 // Sets the functions of all kernel steps. What is not known is compiled together, in as many units as threads
-// pay. Modules stay loaded as long as the process lives: other programs use the same kernels. Throws. Any
+// pay. Modules stay loaded as long as the context: other programs use the same kernels. Throws. Any
 // thread.
 void load_kernels(const std::vector<KernelStep*>& steps, const Context& context, int capability);
 

@@ -1,10 +1,11 @@
 // Modules are images of the host shim; a kernel runs on the stream's thread.
 #include <dlfcn.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 
 #include "fake.h"
 #include "shim.h"
@@ -73,15 +74,18 @@ CUresult CUDAAPI cuModuleLoadData(CUmodule* out, const void* image) {
   lazyt_shim_image header;
   std::memcpy(&header, image, sizeof header);
   if (std::memcmp(header.magic, LAZYT_SHIM_MAGIC, sizeof header.magic) != 0) return CUDA_ERROR_INVALID_IMAGE;
-  const int file = memfd_create("lazyt_fake_module", MFD_CLOEXEC);
+  // A name that was never used: dlopen gives a loaded library again for its name.
+  std::string path = (std::filesystem::temp_directory_path() / "lazyt_fake_module_XXXXXX").string();
+  const int file = mkstemp(path.data());
   const char* bytes = static_cast<const char*>(image) + sizeof header;
   for (uint64_t done = 0; done < header.library_bytes;) {
     const ssize_t n = write(file, bytes + done, header.library_bytes - done);
     if (n <= 0) misuse("cuModuleLoadData", "cannot write the image");
     done += static_cast<uint64_t>(n);
   }
-  void* library = dlopen(("/proc/self/fd/" + std::to_string(file)).c_str(), RTLD_NOW | RTLD_LOCAL);
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   close(file);
+  unlink(path.c_str());
   if (!library) {
     std::fprintf(stderr, "fake CUDA: cuModuleLoadData: %s\n", dlerror());
     return CUDA_ERROR_INVALID_IMAGE;

@@ -498,7 +498,7 @@ class KernelText {
                        reduced_loop(c, "ty", high) + "}\n";
     if (high > 1)
       for (size_t i = 0; i < k_.reductions_.size(); ++i)
-        body += total(i) + " = lazyt_down<" + kind(i) + ", " + w + ", " + std::to_string(kThreads) + ">(" + total(i) + ");\n";
+        body += total(i) + " = lazyt_down_total<" + kind(i) + ", " + w + ", " + std::to_string(kThreads) + ">(" + total(i) + ");\n";
     body += "if (ty == 0 && q < " + std::to_string(inner) + ") {\n";
     add_reduction(b, "columns", std::move(body), "o * " + std::to_string(inner) + "ll + q",
                   {static_cast<uint32_t>(blocks), static_cast<uint32_t>(c.parts), 1}, c);

@@ -1,6 +1,9 @@
 // NVRTC's entry points over the host's compiler (shim.h). "CUBIN" is a lazyt_shim_image, "PTX" the source.
 // What the real one refuses is refused here: unknown options, architectures that it does not know, #include.
 //
+// What a source has before its first #line is the same in all of them: it is compiled once, as a precompiled
+// header.
+//
 // LAZYT_SHIM_CXX: the compiler (g++). LAZYT_SHIM_CACHE: where compiled sources are kept (lazyt-shim-<user> in
 // the folder for temporary files), by a hash of everything that goes into them; may be deleted at any time.
 #include <dlfcn.h>
@@ -18,6 +21,7 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <mutex>
 #include <regex>
 #include <string>
 #include <vector>
@@ -104,45 +108,81 @@ int run(const std::vector<std::string>& command, const fs::path& output) {
   return status;
 }
 
+const std::string& compiler() {
+  static const std::string& name = *new std::string(environment("LAZYT_SHIM_CXX", "g++"));
+  return name;
+}
+
+// Of the library and of the header that it begins with.
 const std::vector<std::string>& flags() {
   static const auto& all = *new std::vector<std::string>{
-      "-x", "c++", "-std=c++17", "-O1", "-w", "-fPIC", "-shared", "-DLAZYT_SHIM",
+      "-std=c++17", "-O1", "-w", "-fPIC", "-DLAZYT_SHIM",
       // As NVRTC compiles: what lies at an address may be read as another type, signed integers wrap around.
       "-fno-strict-aliasing", "-fwrapv", "-fno-math-errno", "-fno-trapping-math",
       // As the plugin asks of NVRTC: --fmad=false.
       "-ffp-contract=off",
       // One library's symbols are its own.
-      "-fvisibility=hidden", "-fno-gnu-unique", "-Wl,-z,defs", "-include", LAZYT_SHIM_HEADER};
+      "-fvisibility=hidden", "-fno-gnu-unique"};
   return all;
 }
 
-Result compile(Program& p) {
-  static const std::string compiler = environment("LAZYT_SHIM_CXX", "g++");
-  static const std::string fixed = [] {
-    std::string all = compiler + own_path() + read_file(LAZYT_SHIM_HEADER);
+std::string hash_of(const std::string& text) {
+  static const std::string& fixed = *new std::string([] {
+    std::string all = compiler() + '\n' + own_path() + '\n' + read_file(LAZYT_SHIM_HEADER);
     for (const std::string& f : flags()) all += f + '\n';
     return all;
-  }();
-  const std::string all = fixed + p.source;
+  }());
+  const std::string all = fixed + text;
   const XXH128_hash_t hash = XXH3_128bits(all.data(), all.size());
-  char key[40];
-  snprintf(key, sizeof key, "%016llx%016llx", static_cast<unsigned long long>(hash.high64),
+  char hex[40];
+  snprintf(hex, sizeof hex, "%016llx%016llx", static_cast<unsigned long long>(hash.high64),
            static_cast<unsigned long long>(hash.low64));
-  const fs::path folder = cache_folder(), kept = folder / (std::string(key) + ".so");
+  return hex;
+}
+
+// Of this process and call.
+std::string unique_name(const fs::path& folder) {
+  static std::atomic<unsigned> count{0};
+  return (folder / (std::to_string(getpid()) + "-" + std::to_string(count++))).string();
+}
+
+// The path of a header with the shim and `text`, and beside it, if the compiler can, its precompiled form.
+std::string header_of(const std::string& text, const fs::path& folder) {
+  static std::mutex mutex;
+  const std::lock_guard<std::mutex> lock(mutex);
+  const std::string path = (folder / (hash_of(text) + ".h")).string();
+  if (fs::exists(path)) return path;
+  const std::string base = unique_name(folder), log = base + ".log";
+  std::ofstream(base + ".h") << read_file(LAZYT_SHIM_HEADER) << "\n#line 1 \"prelude\"\n" << text;
+  std::vector<std::string> command{compiler(), "-x", "c++-header"};
+  command.insert(command.end(), flags().begin(), flags().end());
+  command.insert(command.end(), {"-o", base + ".h.gch", base + ".h"});
+  std::error_code ignored;
+  // An error in the text comes again, with its log, where it is included.
+  if (run(command, log) == 0) fs::rename(base + ".h.gch", path + ".gch", ignored);
+  fs::remove(log, ignored);
+  fs::rename(base + ".h", path, ignored);  // last: who sees it sees the other, too
+  return path;
+}
+
+Result compile(Program& p) {
+  const fs::path folder = cache_folder(), kept = folder / (hash_of(p.source) + ".so");
   std::string library = read_file(kept);
   if (library.empty()) {
-    static std::atomic<unsigned> count{0};
-    const std::string base = (folder / (std::to_string(getpid()) + "-" + std::to_string(count++))).string();
-    std::ofstream(base + ".cu") << "#line 1 \"" << p.name << "\"\n" << p.source;
-    std::vector<std::string> command{compiler};
+    const size_t cut = p.source.find("\n#line ");
+    const std::string common = cut == std::string::npos ? "" : p.source.substr(0, cut + 1);
+    const std::string base = unique_name(folder);
+    std::ofstream(base + ".cu") << "#line 1 \"" << p.name << "\"\n" << p.source.substr(common.size());
+    std::vector<std::string> command{compiler(), "-x", "c++", "-shared", "-Wl,-z,defs"};
     command.insert(command.end(), flags().begin(), flags().end());
-    command.insert(command.end(), {"-o", base + ".so", base + ".cu", "-x", "none", own_path()});
+    command.insert(command.end(), {"-include", header_of(common, folder), "-o", base + ".so", base + ".cu",
+                                   "-x", "none", own_path()});
     const int status = run(command, base + ".log");
     p.log = read_file(base + ".log");
     if (status == 0) library = read_file(base + ".so");
     for (const char* suffix : {".cu", ".so", ".log"}) fs::remove(base + suffix);
     if (status != 0) {
-      if (p.log.empty()) p.log = compiler + " did not run";
+      if (p.log.empty()) p.log = compiler() + " did not run";
       return kCompilation;
     }
     write_file(kept, library);

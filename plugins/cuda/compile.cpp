@@ -79,14 +79,13 @@ void Builder::add_kernel(KernelSource source, int64_t count, uint32_t threads, s
 void Builder::add_kernel(KernelSource source, std::array<uint32_t, 3> grid, std::array<uint32_t, 3> block,
                          uint32_t shared_bytes, std::vector<Word> words, const std::vector<StorageId>& reads,
                          const std::vector<StorageId>& writes, const std::vector<StorageId>& reads_in_place) {
-  if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0) return;
   auto step = std::make_unique<KernelStep>();
   step->source = std::move(source);
   step->grid = grid;
   step->block = block;
   step->shared_bytes = shared_bytes;
   step->words = std::move(words);
-  add(std::move(step), reads, writes, reads_in_place);
+  add_kernel(std::move(step), reads, writes, reads_in_place);
 }
 
 toolkit::Role Builder::role_of(const lazyt_node_t& node) { return operators().role_of(program, node); }

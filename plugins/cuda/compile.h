@@ -18,6 +18,7 @@
 namespace lazyt::cuda {
 
 using plugin::ProgramView;
+using toolkit::Plan;
 using toolkit::Dims;
 using toolkit::Layout;
 using toolkit::Number;
@@ -84,6 +85,8 @@ struct KernelStep final : Step {
   uint32_t shared_bytes = 0;  // dynamic
   std::vector<Word> words;
   CUfunction function = nullptr;  // after compile
+  // Where several such steps may be one launch: the kernel's body over `w`, its words, and `block` of `blocks`.
+  std::string body;
 
   std::string describe() const override { return "kernel " + source.name; }
 };
@@ -145,6 +148,10 @@ class Builder final : public toolkit::Builder {
     exe_.steps.push_back(std::move(step));
     note_step({reads, writes, reads_in_place});
   }
+  void add_kernel(std::unique_ptr<KernelStep> step, const std::vector<StorageId>& reads, const std::vector<StorageId>& writes,
+                  const std::vector<StorageId>& reads_in_place = {}) {
+    if (step->grid[0] && step->grid[1] && step->grid[2]) add(std::move(step), reads, writes, reads_in_place);
+  }
   // A kernel of one element per thread and more, blocks of `threads`: grid.x covers `count` (at least one block).
   void add_kernel(KernelSource source, int64_t count, uint32_t threads, std::vector<Word> words,
                   const std::vector<StorageId>& reads, const std::vector<StorageId>& writes,
@@ -159,6 +166,9 @@ class Builder final : public toolkit::Builder {
   void lower_node(const lazyt_node_t& node) override;
   void lower_group(const toolkit::Unit& unit) override;
   void copy_beside(const Tensor& from, const Tensor& to) override;
+  std::vector<uint32_t> merge(const std::vector<Access>& accesses) override;  // codegen/batch.cpp
+  StorageId donor_of(StorageId s) const;
+  bool may_join(const std::vector<uint32_t>& group, uint32_t step, const std::vector<Access>& accesses) const;
   // A thread has its operands in registers before it stores a result.
   bool reuses_operands() const override { return true; }
 

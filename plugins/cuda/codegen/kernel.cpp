@@ -188,7 +188,7 @@ class KernelText {
 
   std::string word(Word w) {
     words_.push_back(std::move(w));
-    return "a.w[" + std::to_string(words_.size() - 1) + "]";
+    return last_word();
   }
   std::string pointer(const Tensor& t, bool is_const) {
     return "((" + std::string(is_const ? "const " : "") + memory_type(t.dtype) + "*)" + word(Word::address(t)) + ")";
@@ -267,10 +267,18 @@ class KernelText {
     return out;
   }
 
-  void add(Builder& b, const char* base, const std::string& body, std::array<uint32_t, 3> grid,
-           const std::vector<StorageId>& reads, const std::vector<StorageId>& writes, const std::vector<StorageId>& in_place) {
-    const std::string text = "LAZYT_KERNEL(KERNEL, " + std::to_string(words_.size()) + ", " + std::to_string(kThreads) + ") {\n" + body + "}\n";
-    b.add_kernel(specialise(base, text, {}), grid, {kThreads, 1, 1}, 0, words_, reads, writes, in_place);
+  // body: over `w`. batches: and over `block` and `blocks`, so that it may join others in one launch.
+  void add(Builder& b, const char* base, std::string body, std::array<uint32_t, 3> grid, const std::vector<StorageId>& reads,
+           const std::vector<StorageId>& writes, const std::vector<StorageId>& in_place, bool batches = false) {
+    auto step = std::make_unique<KernelStep>();
+    step->source = specialise(base, "LAZYT_KERNEL(KERNEL, " + std::to_string(words_.size()) + ", " + std::to_string(kThreads) +
+                                        ") {\nconst unsigned long long* w = a.w;\n" +
+                                        (batches ? "const unsigned block = blockIdx.x, blocks = gridDim.x;\n" : "") + body + "}\n", {});
+    step->grid = grid;
+    step->block = {kThreads, 1, 1};
+    step->words = words_;
+    if (batches) step->body = std::move(body);
+    b.add_kernel(std::move(step), reads, writes, in_place);
   }
   // The storages that the kernel reads and writes. An operand of the very geometry of all results is read in place.
   void accesses(std::vector<StorageId>& reads, std::vector<StorageId>& writes, std::vector<StorageId>& in_place) const {
@@ -286,12 +294,27 @@ class KernelText {
     for (const auto& s : k_.stores_) writes.push_back(s.tensor.storage);
   }
 
+  // The widest pack in which all operands can be brought in: 16 bytes of the largest element. They lie side by side along
+  // the innermost loop, or are one for all of it, and packs of other rows are aligned as those of the first.
+  int64_t widest_pack(bool all_linear, uint64_t largest) const {
+    for (int64_t pack = static_cast<int64_t>(16 / std::min<uint64_t>(largest, 16)); pack > 1; pack /= 2) {
+      auto fits = [&](const Dims& strides, bool stored) {
+        if (strides.back() != 1 && (stored || strides.back() != 0)) return false;
+        return std::all_of(strides.begin(), strides.end() - 1, [&](int64_t s) { return s % pack == 0; });
+      };
+      bool good = all_linear || walk_.loops.dims.back() % pack == 0;
+      for (size_t j = 0; good && !all_linear && j < k_.loads_.size(); ++j) good = fits(strides_of_load(j), false);
+      for (size_t j = 0; good && !all_linear && j < k_.stores_.size(); ++j) good = fits(strides_of_store(j), true);
+      if (good) return pack;
+    }
+    return 1;
+  }
+
   void pointwise(Builder& b) {
     const int64_t count = walk_.count(0, walk_.loops.dims.size());
     if (count == 0) return;
     std::vector<StorageId> reads, writes, in_place;
     accesses(reads, writes, in_place);
-    const std::string i = count < (int64_t{1} << 30) ? "int" : "long long";
     bool all_linear = k_.indices_.empty();
     uint64_t largest = 1;
     for (size_t j = 0; j < k_.loads_.size(); ++j) {
@@ -303,34 +326,38 @@ class KernelText {
       all_linear = all_linear && linear(strides_of_store(j));
       largest = std::max(largest, k_.stores_[j].tensor.element());
     }
-    all_linear = all_linear && (k_.randoms_.empty() || linear(strides_of_random()));
-    std::string body = head();
-    if (!all_linear) {
-      body += "for (" + i + " i = (" + i + ")blockIdx.x * " + std::to_string(kThreads) + " + (int)threadIdx.x; i < " +
-              std::to_string(count) + "; i += (" + i + ")gridDim.x * " + std::to_string(kThreads) + ") {\n" +
-              counters("i", 0, walk_.loops.dims.size()) + element() + "}\n";
-      return add(b, "pointwise", body, blocks_for(count, 1), reads, writes, in_place);
-    }
+    const bool linear_random = !k_.randoms_.empty() && linear(strides_of_random());
+    all_linear = all_linear && (k_.randoms_.empty() || linear_random);
     // Few elements are spread over more threads.
-    const int64_t pack = count < kThreads * kBusy ? 1 : static_cast<int64_t>(16 / std::min<uint64_t>(largest, 16));
-    const std::string v = std::to_string(pack);
-    body += "const " + i + " n = (" + i + ")" + word(Word::integer(count)) + ";\n";
+    const int64_t pack = count < kThreads * kBusy ? 1 : widest_pack(all_linear, largest);
+
+    const std::string i = count < (int64_t{1} << 30) ? "int" : "long long", v = std::to_string(pack);
+    std::string body = head();
+    body += "const " + i + " n = " + (all_linear ? "(" + i + ")" + word(Word::integer(count)) : std::to_string(count)) + ";\n";
     std::string aligned, load, compute, store;
+    auto at = [&](const Dims& strides) { return all_linear ? std::string("i") : place(strides); };
     for (size_t j = 0; j < k_.loads_.size(); ++j) {
       const auto& l = k_.loads_[j];
       if (single(strides_of_load(j))) continue;
       const std::string p = pointer(l.tensor, true), name = "p" + std::to_string(j);
+      if (pack > 1 && strides_of_load(j).back() == 0) {  // one for the whole pack
+        load += declare(l.reg, "lazyt_load(" + p + ", " + at(strides_of_load(j)) + ")");
+        continue;
+      }
       aligned += " | " + last_word();
-      load += "const auto " + name + " = lazyt_take<" + v + ">(" + p + " + i, n - i, whole);\n";
+      load += "const auto " + name + " = lazyt_take<" + v + ">(" + p + " + " + at(strides_of_load(j)) + ", n - i, whole);\n";
       compute += declare(l.reg, "lazyt_load(" + name + ".v, j)");
     }
-    for (size_t j = 0; j < k_.randoms_.size() && pack % 4 == 0; ++j) {
+    for (size_t j = 0; j < k_.indices_.size(); ++j)
+      compute += declare(k_.indices_[j].reg, place(strides_of_index(j)) + " + j * " + std::to_string(strides_of_index(j).back()) + "ll");
+    for (size_t j = 0; j < k_.randoms_.size() && linear_random && pack % 4 == 0; ++j) {
       const std::string n = std::to_string(j);
       load += "float u" + n + "[" + v + "];\n#pragma unroll\nfor (int j = 0; j < " + v + "; j += 4) lazyt_uniform4(*(float(*)[4])(u" + n +
               " + j), seed" + n + ", offset" + n + ", i + j);\n";
       compute += declare(k_.randoms_[j].reg, "u" + n + "[j]");
     }
-    if (pack % 4) compute += uniforms("i + j");
+    if (!k_.randoms_.empty() && !(linear_random && pack % 4 == 0))
+      compute += uniforms(linear_random ? "i + j" : place(strides_of_random()) + " + j * " + std::to_string(strides_of_random().back()) + "ll");
     for (const auto& l : k_.lines_) compute += declare(l.reg, l.text);
     for (size_t j = 0; j < k_.stores_.size(); ++j) {
       const auto& s = k_.stores_[j];
@@ -338,15 +365,16 @@ class KernelText {
       aligned += " | " + last_word();
       load += "lazyt_pack<" + memory_type(s.tensor.dtype) + ", " + v + "> " + name + ";\n";
       compute += "lazyt_store(" + name + ".v, j, " + reg(s.reg) + ");\n";
-      store += "lazyt_put(" + p + " + i, " + name + ", n - i, whole);\n";
+      store += "lazyt_put(" + p + " + " + at(strides_of_store(j)) + ", " + name + ", n - i, whole);\n";
     }
     body += "const bool aligned = ((0" + aligned + ") & 15) == 0;\n";
-    body += "for (" + i + " i = ((" + i + ")blockIdx.x * " + std::to_string(kThreads) + " + (int)threadIdx.x) * " + v + "; i < n; i += (" +
-            i + ")gridDim.x * " + std::to_string(kThreads * pack) + ") {\nconst bool whole = aligned && n - i >= " + v + ";\n" + load +
+    body += "for (" + i + " i = ((" + i + ")block * " + std::to_string(kThreads) + " + (int)threadIdx.x) * " + v + "; i < n; i += (" +
+            i + ")blocks * " + std::to_string(kThreads * pack) + ") {\n" +
+            (all_linear ? "" : counters("i", 0, walk_.loops.dims.size())) + "const bool whole = aligned && n - i >= " + v + ";\n" + load +
             "#pragma unroll\nfor (int j = 0; j < " + v + "; ++j) {\n" + compute + "}\n" + store + "}\n";
-    add(b, "pointwise", body, blocks_for(count, pack), reads, writes, in_place);
+    add(b, "pointwise", body, blocks_for(count, pack), reads, writes, in_place, all_linear);
   }
-  std::string last_word() const { return "a.w[" + std::to_string(words_.size() - 1) + "]"; }
+  std::string last_word() const { return "w[" + std::to_string(words_.size() - 1) + "]"; }
   static std::array<uint32_t, 3> blocks_for(int64_t count, int64_t pack) {
     const int64_t each = kThreads * pack;
     return {static_cast<uint32_t>(std::min<int64_t>((count + each - 1) / each, int64_t{1} << 22)), 1, 1};
@@ -453,7 +481,7 @@ class KernelText {
     const std::string length = std::to_string(std::max<int64_t>(walk_.length(), 0));
     std::string out = "const long long begin = blockIdx.y * " + std::to_string(c.length) + "ll, end = begin + " + std::to_string(c.length) +
                       "ll < " + length + "ll ? begin + " + std::to_string(c.length) + "ll : " + length + "ll;\n";
-    out += "for (" + std::string(walk_.length() < (int64_t{1} << 30) ? "int" : "long long") + " l = begin + " + first + "; l < end; l += " +
+    out += "#pragma unroll 4\nfor (" + std::string(walk_.length() < (int64_t{1} << 30) ? "int" : "long long") + " l = begin + " + first + "; l < end; l += " +
            std::to_string(step) + ") {\n" + counters("l", walk_.first, walk_.last) + element() + joins() + "}\n";
     return out;
   }

@@ -300,8 +300,9 @@ class Builder {
   virtual void lower_group(const Unit& unit) = 0;         // role kPointwise, kReduction
   // A step that copies bytes where the two are not the same memory (a donor that gave its bytes).
   virtual void copy_beside(const Tensor& from, const Tensor& to) = 0;
-  // When all steps but copies to donors are there: the backend may run several that depend on none of each other as one.
-  // Answers the position of each step, rising from 0; steps of one position run together.
+  // When all steps but copies to donors are there: the backend may run several that depend on none of each other as one,
+  // and change their order. Answers the position of each step, from 0 without gaps: steps of one position run together.
+  // The backend's list of steps, and plan().step_nodes, are then by position.
   virtual std::vector<uint32_t> merge(const std::vector<Access>& accesses) {
     std::vector<uint32_t> positions(accesses.size());
     for (uint32_t i = 0; i < positions.size(); ++i) positions[i] = i;
@@ -312,6 +313,7 @@ class Builder {
   // written there as the operand.
   virtual bool reuses_operands() const { return false; }
 
+  Plan& plan() const { return plan_; }
   // The backend has added a step to its list, made from the node being lowered.
   void note_step(Access access) {
     plan_.step_nodes.push_back(node_);
@@ -404,10 +406,12 @@ class Builder {
       }
     }
     positions_ = merge(accesses_);
+    uint32_t next = positions_.empty() ? 0 : *std::max_element(positions_.begin(), positions_.end()) + 1;
     const size_t count = output_storages_.size();
     std::vector<uint32_t> writer(plan_.storages.size(), UINT32_MAX);  // the first step that writes a storage
     for (uint32_t i = 0; i < accesses_.size(); ++i)
-      for (StorageId s : accesses_[i].writes) writer[s] = std::min(writer[s], i);
+      for (StorageId s : accesses_[i].writes)
+        if (writer[s] == UINT32_MAX || positions_[i] < positions_[writer[s]]) writer[s] = i;
     std::vector<bool> unsafe(count, false);
     // Inputs are the first storages: donor i is storage i.
     std::vector<std::vector<uint32_t>> given(plan_.inputs.size());
@@ -435,8 +439,7 @@ class Builder {
       target.storage = add_storage({Plan::Piece::kOutput, i, 0}, bytes_[output]);
       copy_beside(beside, target);
     }
-    for (uint32_t next = positions_.empty() ? 0 : positions_.back() + 1; positions_.size() < accesses_.size();)
-      positions_.push_back(next++);
+    while (positions_.size() < accesses_.size()) positions_.push_back(next++);
   }
 
   struct Life {

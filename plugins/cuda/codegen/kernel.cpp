@@ -239,8 +239,8 @@ class KernelText {
         out += "const long long " + x + " = " + rest + ";\n";
       } else {
         out += "const long long " + x + " = " + rest + " % " + n + ";\n";
-        out += "const auto q" + std::to_string(d) + " = " + rest + " / " + n + ";\n";
-        rest = "q" + std::to_string(d);
+        out += "const auto y" + std::to_string(d) + " = " + rest + " / " + n + ";\n";
+        rest = "y" + std::to_string(d);
       }
     }
     return out;
@@ -273,7 +273,7 @@ class KernelText {
     auto step = std::make_unique<KernelStep>();
     step->source = specialise(base, "LAZYT_KERNEL(KERNEL, " + std::to_string(words_.size()) + ", " + std::to_string(kThreads) +
                                         ") {\nconst unsigned long long* w = a.w;\n" +
-                                        (batches ? "const unsigned block = blockIdx.x, blocks = gridDim.x;\n" : "") + body + "}\n", {});
+                                        "const unsigned block = blockIdx.x, blocks = gridDim.x;\n" + body + "}\n", {});
     step->grid = grid;
     step->block = {kThreads, 1, 1};
     step->words = words_;

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch.utils import _pytree
+from torch.utils.dlpack import DLDeviceType
 
 from . import _C, metrics
 from ._code import to_code
@@ -59,10 +60,13 @@ def from_dlpack(value: Any) -> torch.Tensor:
     The memory stays its owner's, who must not write to it while the tensor lives; what is written to the
     tensor does not reach the owner.
     """
+    # A CUDA tensor's producer makes it safe to read on the legacy default stream: the backend waits for that.
+    where = getattr(value, "__dlpack_device__", lambda: (DLDeviceType.kDLCPU, 0))()
+    stream = {"stream": 1} if where[0] == DLDeviceType.kDLCUDA else {}
     try:
-        capsule = value.__dlpack__(max_version=(1, 1))
+        capsule = value.__dlpack__(max_version=(1, 1), **stream)
     except TypeError:  # from before DLPack 1.0
-        capsule = value.__dlpack__()
+        capsule = value.__dlpack__(**stream)
     tensor = _C.from_dlpack(capsule)
     return tensor if tensor is not None else torch.from_dlpack(capsule).to("lazyt")
 

@@ -113,6 +113,21 @@ def test_imported_memory_is_used_in_place():
     assert (x @ x.t()).tolist() == (array @ array.T).tolist()
 
 
+def test_a_producer_on_cuda_makes_its_bytes_safe_on_the_stream_that_the_backend_waits_for():
+    class OnCuda:
+        asked = {}
+
+        def __dlpack_device__(self):
+            return (2, 0)
+
+        def __dlpack__(self, **options):
+            self.asked.update(options)
+            return torch.ones(3).__dlpack__(max_version=(1, 1))
+
+    assert lazyt.from_dlpack(OnCuda()).tolist() == [1, 1, 1]
+    assert OnCuda.asked == {"stream": 1, "max_version": (1, 1)}
+
+
 def test_what_is_written_to_an_imported_tensor_does_not_reach_its_owner():
     array = np.ones(64, dtype=np.float32)
     x = lazyt.from_dlpack(array)

@@ -1,6 +1,10 @@
 #include "compile.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <atomic>
+#include <fstream>
 
 #include "codegen/cache.h"
 #include "codegen/kernel.h"
@@ -18,6 +22,17 @@ using plugin::from_c;
 using plugin::guard;
 using plugin::to_handle;
 
+// With LAZYT_CUDA_DUMP, beside the kernels' texts: the steps of each program, one a line, with the node of each.
+void dump_steps(const Executable& executable) {
+  const std::string folder(plugin::option("cuda", "dump"));
+  if (folder.empty()) return;
+  static std::atomic<int> programs{0};
+  std::ofstream out(folder + "/program_" + std::to_string(getpid()) + "_" + std::to_string(programs.fetch_add(1)) + ".txt");
+  for (size_t i = 0; i < executable.steps.size(); ++i)
+    out << executable.steps[i]->describe() << "\t"
+        << (executable.step_nodes[i] < executable.nodes.size() ? executable.nodes[executable.step_nodes[i]] : "") << "\n";
+}
+
 lazyt_status_t* compile(lazyt_device_t* handle, const lazyt_compile_args_t* args, lazyt_executable_t** out_executable) {
   return guard([&] {
     Device& device = from_c(handle);
@@ -27,6 +42,7 @@ lazyt_status_t* compile(lazyt_device_t* handle, const lazyt_compile_args_t* args
     std::vector<KernelStep*> kernels;
     for (const auto& step : executable->steps)
       if (auto* kernel = dynamic_cast<KernelStep*>(step.get())) kernels.push_back(kernel);
+    dump_steps(*executable);
     load_kernels(kernels, *device.context, device.capability);
     prepare(*executable);
     *out_executable = to_handle<lazyt_executable_t>(executable.release());

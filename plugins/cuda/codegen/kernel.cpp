@@ -442,7 +442,7 @@ class KernelText {
   }
   void add_finish(Builder& b, const Tensor& memory, int64_t kept_count, int64_t parts) {
     words_.clear();
-    std::string body = "const long long k = (long long)blockIdx.x * " + std::to_string(kThreads) + " + threadIdx.x;\nif (k >= " +
+    std::string body = "const long long k = (long long)block * " + std::to_string(kThreads) + " + threadIdx.x;\nif (k >= " +
                        std::to_string(kept_count) + ") return;\n" + starts();
     const std::string base = word(Word::address(memory));
     body += "for (int s = 0; s < " + std::to_string(parts) + "; ++s) {\n";
@@ -468,7 +468,7 @@ class KernelText {
     if (c.parts == 1) {
       body += finishes([&](size_t i) { return place(strides_of_total(i)); }) + "}\n";
       for (const auto& r : k_.reductions_) writes.push_back(r.tensor.storage);
-      return add(b, base, body, grid, reads, writes, in_place);
+      return add(b, base, body, grid, reads, writes, in_place, true);
     }
     const Tensor memory = b.scratch(LAZYT_DTYPE_INT64, {static_cast<int64_t>(k_.reductions_.size()) * c.parts * kept_count});
     body += leave_parts(memory, kept, kept_count, c.parts) + "}\n";
@@ -479,7 +479,8 @@ class KernelText {
   // The reduced loops from the thread's first element to the end of its part.
   std::string reduced_loop(const Cut& c, const std::string& first, int64_t step) {
     const std::string length = std::to_string(std::max<int64_t>(walk_.length(), 0));
-    std::string out = "const long long begin = blockIdx.y * " + std::to_string(c.length) + "ll, end = begin + " + std::to_string(c.length) +
+    const std::string part = c.parts == 1 ? "0" : "blockIdx.y";
+    std::string out = "const long long begin = " + part + " * " + std::to_string(c.length) + "ll, end = begin + " + std::to_string(c.length) +
                       "ll < " + length + "ll ? begin + " + std::to_string(c.length) + "ll : " + length + "ll;\n";
     out += "#pragma unroll 4\nfor (" + std::string(walk_.length() < (int64_t{1} << 30) ? "int" : "long long") + " l = begin + " + first + "; l < end; l += " +
            std::to_string(step) + ") {\n" + counters("l", walk_.first, walk_.last) + element() + joins() + "}\n";
@@ -495,7 +496,7 @@ class KernelText {
     if (length >= 1024) across = kThreads;
     const int64_t each = kThreads / across, blocks = (outer + each - 1) / each;
     const Cut c = across == kThreads ? cut(length, blocks, 4096) : Cut{1, std::max<int64_t>(length, 1)};
-    std::string body = head() + "const int tx = threadIdx.x % " + std::to_string(across) + ";\nconst long long k = blockIdx.x * " +
+    std::string body = head() + "const int tx = threadIdx.x % " + std::to_string(across) + ";\nconst long long k = block * " +
                        std::to_string(each) + "ll + threadIdx.x / " + std::to_string(across) + ";\n" +
                        counters("k", 0, walk_.first) + counters_behind("0ll") + starts() + "if (k < " + std::to_string(outer) + ") {\n" +
                        reduced_loop(c, "tx", across) + "}\n";
@@ -520,8 +521,8 @@ class KernelText {
     const int64_t high = kThreads / wide, tiles = (inner + wide - 1) / wide, blocks = outer * tiles;
     const Cut c = cut(length, blocks, 8 * high);
     const std::string w = std::to_string(wide);
-    std::string body = head() + "const int tx = threadIdx.x % " + w + ", ty = threadIdx.x / " + w + ";\nconst long long o = blockIdx.x / " +
-                       std::to_string(tiles) + ", q = blockIdx.x % " + std::to_string(tiles) + " * " + w + "ll + tx;\n" +
+    std::string body = head() + "const int tx = threadIdx.x % " + w + ", ty = threadIdx.x / " + w + ";\nconst long long o = block / " +
+                       std::to_string(tiles) + ", q = block % " + std::to_string(tiles) + " * " + w + "ll + tx;\n" +
                        counters("o", 0, walk_.first) + counters_behind("q") + starts() + "if (q < " + std::to_string(inner) + ") {\n" +
                        reduced_loop(c, "ty", high) + "}\n";
     if (high > 1)

@@ -101,5 +101,5 @@ int main(int argc, char** argv) {
     fflush(stdout);
   }
   discard();
-  lazyt::trace::Session::get().shutdown();
+  lazyt::trace::Session::shut_down_all();
 }

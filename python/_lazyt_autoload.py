@@ -21,9 +21,6 @@ class _NamedDevice(types.ModuleType):
     def is_initialized(self) -> bool:
         return False
 
-    def device_count(self) -> int:
-        return 1
-
     def _is_in_bad_fork(self) -> bool:
         return False
 

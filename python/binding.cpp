@@ -26,7 +26,10 @@ using frontend::check;
 
 namespace {
 
-trace::Session& session() { return trace::Session::get(); }
+// -1: the current device.
+uint32_t index_of(int device) { return frontend::check_device({frontend::kDeviceType, static_cast<c10::DeviceIndex>(device)}); }
+trace::Session& session(int device = -1) { return trace::Session::get(index_of(device)); }
+trace::Session& session_of(const at::Tensor& t) { return trace::Session::get(static_cast<size_t>(t.get_device())); }
 
 // The innermost frame that is not PyTorch's or ours: the user's line.
 std::string* skipped_folders = nullptr;  // '\n' between
@@ -85,7 +88,9 @@ trace::FlushReason reason_of(const std::string& name) {
 }
 
 ir::Graph pending(const std::optional<at::Tensor>& t) {
-  return check(session().pending_program(t ? &frontend::state_of(*t) : nullptr, frontend::thread_state().recorder));
+  if (t) return check(session_of(*t).pending_program(&frontend::state_of(*t), nullptr));
+  frontend::ThreadState& thread = frontend::thread_state();
+  return check(session().pending_program(nullptr, thread.lanes[thread.device].recorder));
 }
 
 py::object to_python(const ir::Arg& a) {
@@ -142,23 +147,23 @@ py::list nodes(const std::optional<at::Tensor>& t) {
   return out;
 }
 
-py::dict backend() {
+py::dict backend(int index) {
   auto device = [&] {
     py::gil_scoped_release no_gil;
-    return check(session().device());
+    return check(session(index).device());
   }();
   const loader::PluginInfo& i = device->plugin->info;
   return py::dict(py::arg("name") = i.name, py::arg("version") = i.version, py::arg("description") = i.description,
                   py::arg("vendor") = i.vendor, py::arg("path") = i.path, py::arg("score") = i.score,
-                  py::arg("device") = device->info.name);
+                  py::arg("device") = device->info.name, py::arg("device_index") = device->info.index);
 }
 
-py::dict memory_stats() {
+py::dict memory_stats(int index) {
   auto device = [&] {
     py::gil_scoped_release no_gil;
-    return check(session().device());
+    return check(session(index).device());
   }();
-  session().drop_dead();
+  session(index).drop_dead();
   lazyt_memory_stats_t s = check(device->memory_stats());
   return py::dict(py::arg("bytes_in_use") = s.bytes_in_use, py::arg("peak_bytes_in_use") = s.peak_bytes_in_use,
                   py::arg("bytes_reserved") = s.bytes_reserved, py::arg("derived_bytes") = s.derived_bytes);
@@ -217,11 +222,15 @@ PYBIND11_MODULE(_C, m) {
   m.def("record_late_operators", &frontend::record_late_operators);
   m.def("set_source_capture", [](bool on) { capture_sources = on; });
 
-  m.def("flush", [](const std::string& reason) { frontend::flush(reason_of(reason)); },
-        py::arg("reason") = "MarkStep", release());
-  m.def("wait", &frontend::wait, release());
-  m.def("shutdown", [] { session().shutdown(); }, release());
-  m.def("mark_forked", [] { return session().mark_forked(); });
+  m.def("device_count", &frontend::device_count);
+  m.def("current_device", [] { return frontend::thread_state().device; });
+  m.def("set_device", [](int device) { frontend::thread_state().device = index_of(device); });
+
+  m.def("flush", [](const std::string& reason, std::optional<uint32_t> device) { frontend::flush(reason_of(reason), device); },
+        py::arg("reason") = "MarkStep", py::arg("device") = py::none(), release());
+  m.def("wait", &frontend::wait, py::arg("device") = py::none(), release());
+  m.def("shutdown", &trace::Session::shut_down_all, release());
+  m.def("mark_forked", &trace::Session::mark_forked);
 
   m.def("graph", [](std::optional<at::Tensor> t) { return ir::print(pending(t)); }, py::arg("tensor") = py::none());
   m.def("nodes", &nodes, py::arg("tensor") = py::none());
@@ -230,15 +239,26 @@ PYBIND11_MODULE(_C, m) {
     return frontend::state_of(t).pending;
   });
   m.def("pending_ops", [] { 
-    const trace::Recorder* recorder = frontend::thread_state().recorder;  // of this thread
+    size_t pending = 0;  // of this thread
     std::lock_guard lock(trace::recording_lock);
-    return recorder ? recorder->pending_ops() : 0;
+    for (const frontend::Lane& lane : frontend::thread_state().lanes) pending += lane.recorder ? lane.recorder->pending_ops() : 0;
+    return pending;
   });
-  m.def("live_storages", [] { return session().totals().live_storages; });
-  m.def("tape_count", [] { return session().totals().tapes; });
-  m.def("program_count", [] { return session().programs().size(); });
-  m.def("set_replay", [](bool on) { session().set_replay(on); }, release());
-  m.def("executor_busy_seconds", [] { return session().executor_busy_ns() * 1e-9; });
+  m.def("live_storages", [] { return trace::Session::totals().live_storages; });
+  m.def("tape_count", [] { return trace::Session::totals().tapes; });
+  m.def("program_count", [](std::optional<int> device) {
+    size_t count = 0;
+    for (trace::Session* s : trace::Session::all())
+      if (!device || s->index == *device) count += s->programs().size();
+    return count;
+  }, py::arg("device") = py::none());
+  m.def("set_replay", &trace::Session::set_replay, release());
+  m.def("executor_busy_seconds", [](std::optional<int> device) {
+    uint64_t ns = 0;
+    for (trace::Session* s : trace::Session::all())
+      if (!device || s->index == *device) ns += s->executor_busy_ns();
+    return ns * 1e-9;
+  }, py::arg("device") = py::none());
 
   m.def("counters", [] {
     py::dict out;
@@ -253,15 +273,20 @@ PYBIND11_MODULE(_C, m) {
   m.def("reset_counters", &base::reset_counters);
   m.def("count", [](const std::string& name, int64_t n) { base::counter(name).add(n); }, py::arg("name"), py::arg("n") = 1);
 
-  m.def("backend", &backend);
-  m.def("use_backend", [](const std::string& name) { check(session().use_backend(name)); }, release());
+  m.def("backend", &backend, py::arg("device") = -1);
+  m.def("use_backend", [](const std::string& name, int device) {
+    // A list in order of preference is the loader's to read.
+    trace::DeviceChoice choice{name};
+    if (name.find(',') == name.npos) choice = check(trace::parse_device(name));
+    check(session(device).use_backend(std::move(choice)));
+  }, py::arg("name"), py::arg("device") = -1, release());
   m.def("add_kernel", [](const std::string& name, uintptr_t function, uintptr_t user_data, const std::string& source, const std::string& entry) {
     check(session().add_kernel({name, reinterpret_cast<lazyt_kernel_function_t>(function), reinterpret_cast<void*>(user_data), source, entry}));
   }, release());
   m.def("add_plugin_folder", &loader::add_folder);
   m.def("backends", [] { return loader::list().to_json(); }, release());
-  m.def("memory_stats", &memory_stats);
-  m.def("dlpack_device", &frontend::dlpack_device, release());
+  m.def("memory_stats", &memory_stats, py::arg("device") = -1);
+  m.def("dlpack_device", [](const at::Tensor& t) { return frontend::dlpack_device(static_cast<uint32_t>(t.get_device())); }, release());
   m.def("to_dlpack", &to_dlpack);
   m.def("from_dlpack", &from_dlpack);
   m.def("set_fallback", [](const std::string& p) { frontend::set_fallback_policy(policy_of(p)); });
@@ -269,7 +294,14 @@ PYBIND11_MODULE(_C, m) {
     static const char* names[] = {"allow", "warn", "deny"};
     return names[static_cast<int>(frontend::fallback_policy())];
   });
-  m.def("default_generator", [] {
-    return py::reinterpret_steal<py::object>(THPGenerator_Wrap(at::Generator(frontend::default_generator())));
+  m.def("seed_all", [](uint64_t seed) {
+    for (uint32_t i = 0; i < trace::kMaxDevices; i++) {
+      at::Generator g = frontend::default_generator(i);
+      std::lock_guard lock(g.mutex());
+      g.set_current_seed(seed);
+    }
+  });
+  m.def("default_generator", [](int device) {
+    return py::reinterpret_steal<py::object>(THPGenerator_Wrap(at::Generator(frontend::default_generator(index_of(device)))));
   });
 }

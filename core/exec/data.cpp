@@ -63,7 +63,9 @@ void Data::poison(base::Status error) {
   filled_cv_.notify_all();
 }
 
-void Data::alias(const base::Ref<Data>& source) {
+void Data::alias(const base::Ref<Data>& source) { alias(source, nullptr); }
+
+void Data::alias(const base::Ref<Data>& source, base::Ref<loader::Buffer> buffer) {
   base::Ref<Data> root = source;
   Filling filling;
   base::Status error;
@@ -73,6 +75,7 @@ void Data::alias(const base::Ref<Data>& source) {
     filling = source->filling_;
     error = source->error_;
   }
+  if (buffer) filling = {std::move(buffer), nullptr, false, nullptr};
   {
     std::lock_guard lock(mutex_);
     if (filled_) return;

@@ -43,6 +43,8 @@ class Data : public base::RefCounted {
   // [executor] Shares the buffer of source, which must be filled. While both live neither is donated:
   // this one holds a reference to source.
   void alias(const base::Ref<Data>& source);
+  // The same through another device's buffer over the source's memory.
+  void alias(const base::Ref<Data>& source, base::Ref<loader::Buffer> buffer);
 
   // Blocks until filled and its event is ready; the error that poisoned it, if any. Callers
   // must not hold the GIL or a recorder's lock.

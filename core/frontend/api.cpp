@@ -19,12 +19,14 @@ void initialize() {
   std::call_once(once, [] {
     c10::register_privateuse1_backend("lazyt");
     frontend::initialize();
-    trace::Session::get().shut_down_at_exit();
-    ::pthread_atfork(nullptr, nullptr, [] { trace::Session::get().mark_forked(); });
+    trace::Session::shut_down_at_exit();
+    ::pthread_atfork(nullptr, nullptr, [] { trace::Session::mark_forked(); });
   });
 }
 
-c10::Device device() { return frontend::device(); }
+c10::Device device(int index) { return frontend::device(frontend::check_device({frontend::kDeviceType, static_cast<c10::DeviceIndex>(index)})); }
+
+int device_count() { return static_cast<int>(frontend::device_count()); }
 
 void mark_step(bool wait) {
   base::counter("MarkStep").add();

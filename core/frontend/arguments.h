@@ -48,6 +48,20 @@ inline void collect(std::vector<at::Tensor>& out, const c10::IValue& v) {
   else for (const auto& e : v.toListRef()) out.push_back(e.isNone() ? at::Tensor() : e.toTensor());
 }
 
+// The device of the first tensor of ours; without one, that which an argument names.
+inline std::optional<c10::Device> device_of(c10::ArrayRef<c10::IValue> args) {
+  std::optional<c10::Device> named;
+  for (const c10::IValue& arg : args) {
+    if (arg.isDevice() && arg.toDevice().type() == kDeviceType) named = arg.toDevice();
+    if (!arg.isTensor() && !arg.isTensorList() && !arg.isOptionalTensorList()) continue;
+    std::vector<at::Tensor> tensors;
+    collect(tensors, arg);
+    for (const at::Tensor& t : tensors)
+      if (is_lazy(t)) return t.device();
+  }
+  return named;
+}
+
 // A boolean or byte tensor in a list of the call: an index whose number of elements depends on its values.
 inline bool has_mask(c10::ArrayRef<c10::IValue> args) {
   for (const c10::IValue& arg : args) {

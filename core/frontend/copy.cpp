@@ -1,5 +1,6 @@
 // Copies between the device and the host, and values asked for by the program.
 #include <ATen/ops/_local_scalar_dense_native.h>
+#include <ATen/ops/clone.h>
 #include <ATen/ops/conj_physical.h>
 #include <ATen/ops/copy.h>
 #include <ATen/ops/empty_strided.h>
@@ -11,6 +12,7 @@
 
 #include "base/counters.h"
 #include "frontend/dtype.h"
+#include "frontend/errors.h"
 #include "frontend/registration.h"
 #include "frontend/schema.h"
 #include "frontend/storage.h"
@@ -45,9 +47,33 @@ void host_to_device(const at::Tensor& dst, const at::Tensor& src) {
   const uint64_t bytes = meta.span_bytes();
   if (whole) return upload(state, std::move(meta), host.const_data_ptr(), bytes, std::make_shared<at::Tensor>(host));
   trace::Storage* part;
-  at::Tensor staged = make_tensor(host.sizes(), host.strides(), host.scalar_type(), &part);
+  at::Tensor staged = make_tensor(host.sizes(), host.strides(), host.scalar_type(), state.device, &part);
   upload(*part, meta_of(staged), host.const_data_ptr(), part->size_bytes, std::make_shared<at::Tensor>(host));
   record_copy(dst, staged, false);
+}
+
+// Starts the copy and returns: the bytes come when the source's program has run.
+void device_to_device(const at::Tensor& dst, const at::Tensor& src) {
+  static base::Counter& copies = base::counter("lazyt::_copy_from");
+  copies.add();
+  at::Tensor from = resolve(src);
+  const base::Meta meta = meta_of(from);
+  if (from.storage_offset() != 0 || !meta.is_dense() || meta.span_bytes() != state_of(from).size_bytes)
+    from = at::clone(from, at::MemoryFormat::Contiguous);
+  const base::Ref<exec::Data> source = data_of(from);
+  trace::Storage* state = &state_of(dst);
+  const base::Meta natural = meta_of(from);
+  const bool whole = dst.storage_offset() == 0 && dst.scalar_type() == from.scalar_type() && dst.sizes() == from.sizes() &&
+                     dst.strides() == from.strides() && natural.span_bytes() == state->size_bytes;
+  at::Tensor staged = whole ? dst : make_tensor(from.sizes(), from.strides(), from.scalar_type(), state->device, &state);
+  if (source) {
+    auto data = check(session_of(*state).receive(source));
+    base::Ref<exec::Data> old;  // freed after the lock
+    std::lock_guard lock(trace::recording_lock);
+    old = std::move(state->data);
+    trace::Recorder::set_data(*state, std::move(data));
+  }
+  if (!whole) record_copy(dst, staged, false);
 }
 
 at::Tensor& copy_(at::Tensor& self, const at::Tensor& src, bool non_blocking) {
@@ -61,7 +87,8 @@ at::Tensor& copy_(at::Tensor& self, const at::Tensor& src, bool non_blocking) {
     return self;
   }
   if (is_lazy(self) && is_lazy(src)) {
-    record_copy(self, src, non_blocking);
+    if (self.device() == src.device()) record_copy(self, src, non_blocking);
+    else if (self.numel() > 0) device_to_device(self, src);
   } else if (is_lazy(self)) {
     TORCH_CHECK(src.device().is_cpu(), "lazyt: copies from ", src.device(), " go through the host; call .cpu() first");
     if (self.numel() == 0) return self;

@@ -13,7 +13,9 @@
 namespace lazyt::frontend {
 namespace {
 
-c10::Stream stream(int64_t id) { return c10::Stream(c10::Stream::UNSAFE, device(), id); }
+c10::Stream stream(uint32_t index, int64_t id) { return c10::Stream(c10::Stream::UNSAFE, device(index), id); }
+
+uint32_t index_of(const c10::Stream& s) { return check_device(s.device()); }
 
 using Moment = base::Ref<trace::Moment>;
 
@@ -21,28 +23,29 @@ using Moment = base::Ref<trace::Moment>;
 // one that measures time keeps something, the moment when the device got there.
 struct Guard final : c10::impl::DeviceGuardImplInterface {
   c10::DeviceType type() const override { return kDeviceType; }
-  c10::Device exchangeDevice(c10::Device d) const override {
-    setDevice(d);
-    return device();
+  c10::Device exchangeDevice(c10::Device d) const override { return device(std::exchange(thread_state().device, check_device(d))); }
+  c10::Device getDevice() const override { return device(thread_state().device); }
+  void setDevice(c10::Device d) const override { thread_state().device = check_device(d); }
+  void uncheckedSetDevice(c10::Device d) const noexcept override {
+    if (d.index() >= 0 && static_cast<uint32_t>(d.index()) < trace::kMaxDevices) thread_state().device = static_cast<uint32_t>(d.index());
   }
-  c10::Device getDevice() const override { return device(); }
-  void setDevice(c10::Device d) const override {
-    TORCH_CHECK(d.type() == kDeviceType && d.index() <= 0, "lazyt: there is no device ", d, "; there is one, lazyt:0");
+  c10::Stream getStream(c10::Device d) const override {
+    const uint32_t index = check_device(d);
+    return stream(index, current_stream(index));
   }
-  void uncheckedSetDevice(c10::Device) const noexcept override {}
-  c10::Stream getStream(c10::Device) const override { return stream(current_stream()); }
-  c10::Stream getDefaultStream(c10::Device) const override { return getStream(device()); }
-  c10::Stream getStreamFromGlobalPool(c10::Device, bool) const override { return getStream(device()); }
-  c10::Stream getNewStream(c10::Device, int) const override { return getStream(device()); }
-  c10::Stream exchangeStream(c10::Stream s) const override { return stream(join_stream(s.id())); }
-  c10::DeviceIndex deviceCount() const noexcept override { return 1; }
+  c10::Stream getDefaultStream(c10::Device d) const override { return getStream(d); }
+  c10::Stream getStreamFromGlobalPool(c10::Device d, bool) const override { return getStream(d); }
+  c10::Stream getNewStream(c10::Device d, int) const override { return getStream(d); }
+  c10::Stream exchangeStream(c10::Stream s) const override { return stream(index_of(s), join_stream(index_of(s), s.id())); }
+  c10::DeviceIndex deviceCount() const noexcept override { return static_cast<c10::DeviceIndex>(device_count()); }
   bool queryStream(const c10::Stream&) const override { return true; }
-  void synchronizeStream(const c10::Stream&) const override { wait(); }
-  void synchronizeDevice(c10::DeviceIndex) const override { wait(); }
+  void synchronizeStream(const c10::Stream& s) const override { wait(index_of(s)); }
+  void synchronizeDevice(c10::DeviceIndex d) const override { wait(check_device(device(d))); }
   void record(void** event, const c10::Stream& s, c10::DeviceIndex, c10::EventFlag flag) const override {
     if (flag != c10::EventFlag::BACKEND_DEFAULT) return;  // enable_timing=False
     WithoutGil released;
-    Moment reached = check(trace::Session::get().moment(trace::Session::get().recorder(static_cast<size_t>(s.id()))));
+    trace::Session& session = trace::Session::get(index_of(s));
+    Moment reached = check(session.moment(session.recorder(static_cast<size_t>(s.id()))));
     if (*event) *static_cast<Moment*>(*event) = std::move(reached);
     else *event = new Moment(std::move(reached));
   }
@@ -66,14 +69,17 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   bool isBuilt() const override { return true; }
   bool isAvailable() const override { return true; }
   bool hasPrimaryContext(c10::DeviceIndex) const override { return true; }
-  c10::DeviceIndex deviceCount() const override { return 1; }
-  void setCurrentDevice(c10::DeviceIndex) const override {}
-  c10::DeviceIndex getCurrentDevice() const override { return 0; }
-  c10::DeviceIndex exchangeDevice(c10::DeviceIndex) const override { return 0; }
-  c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex) const override { return 0; }
-  const at::Generator& getDefaultGenerator(c10::DeviceIndex) const override { return default_generator(); }
-  at::Generator getNewGenerator(c10::DeviceIndex) const override { return make_generator(); }
-  at::Device getDeviceFromPtr(void*) const override { return device(); }
+  c10::DeviceIndex deviceCount() const override { return static_cast<c10::DeviceIndex>(device_count()); }
+  void setCurrentDevice(c10::DeviceIndex d) const override { exchangeDevice(d); }
+  c10::DeviceIndex getCurrentDevice() const override { return static_cast<c10::DeviceIndex>(thread_state().device); }
+  c10::DeviceIndex exchangeDevice(c10::DeviceIndex d) const override {
+    return static_cast<c10::DeviceIndex>(std::exchange(thread_state().device, check_device({kDeviceType, d})));
+  }
+  c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex d) const override { return d < 0 ? getCurrentDevice() : exchangeDevice(d); }
+  const at::Generator& getDefaultGenerator(c10::DeviceIndex d) const override { return default_generator(check_device({kDeviceType, d})); }
+  at::Generator getNewGenerator(c10::DeviceIndex d) const override { return make_generator(check_device({kDeviceType, d})); }
+  // Addresses are the process's, not a device's.
+  at::Device getDeviceFromPtr(void*) const override { return device(thread_state().device); }
   bool isPinnedPtr(const void*) const override { return false; }
   // Uploads read the host's bytes before they return, so ordinary memory serves as pinned.
   at::Allocator* getPinnedMemoryAllocator() const override { return c10::GetAllocator(c10::kCPU); }

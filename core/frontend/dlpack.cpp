@@ -8,6 +8,7 @@
 #include "frontend/dtype.h"
 #include "frontend/errors.h"
 #include "frontend/storage.h"
+#include "frontend/thread_state.h"
 
 namespace lazyt::frontend {
 namespace {
@@ -28,8 +29,8 @@ bool unsupported(const base::Status& status) { return status.code() == LAZYT_COD
 
 }  // namespace
 
-std::pair<int32_t, int32_t> dlpack_device() {
-  const base::Ref<loader::Device> device = check(trace::Session::get().device());
+std::pair<int32_t, int32_t> dlpack_device(uint32_t index) {
+  const base::Ref<loader::Device> device = check(trace::Session::get(index).device());
   if (device->info.dlpack_type == 0 || !device->table().buffer->export_dlpack) return {kDLCPU, 0};
   return {device->info.dlpack_type, device->info.dlpack_id};
 }
@@ -63,13 +64,14 @@ DLManagedTensorVersioned* to_dlpack(const at::Tensor& t) {
 }
 
 at::Tensor from_dlpack(DLManagedTensorVersioned* tensor) {
+  const uint32_t device = thread_state().device;
   const DLTensor& from = tensor->dl_tensor;
   const at::ScalarType type = at::toScalarType(from.dtype);
   TORCH_CHECK_NOT_IMPLEMENTED(from_torch(type) != LAZYT_DTYPE_INVALID, "lazyt: dtype ", type, " is not supported on the device");
   const base::Meta meta = base::Meta::contiguous(from_torch(type), base::Dims(from.shape, from.shape + from.ndim));
   if (meta.numel() == 0) return {};
   const uint64_t size = static_cast<uint64_t>(meta.numel()) * c10::elementSize(type);
-  auto imported = loader::Buffer::import_dlpack(check(trace::Session::get().device()), tensor, size);
+  auto imported = loader::Buffer::import_dlpack(check(trace::Session::get(device).device()), tensor, size);
   if (!imported.ok() && unsupported(imported.status())) return {};
   // Aliased data is never donated: the memory is its owner's.
   auto owner = base::make_ref<exec::Data>(meta, size, check(std::move(imported)));
@@ -77,7 +79,7 @@ at::Tensor from_dlpack(DLManagedTensorVersioned* tensor) {
   data->alias(owner);
   trace::Storage* state = nullptr;
   const std::vector<int64_t> strides(meta.strides.begin(), meta.strides.end());
-  at::Tensor out = make_tensor({from.shape, static_cast<size_t>(from.ndim)}, strides, type, &state);
+  at::Tensor out = make_tensor({from.shape, static_cast<size_t>(from.ndim)}, strides, type, device, &state);
   std::lock_guard lock(trace::recording_lock);
   trace::Recorder::set_data(*state, std::move(data));
   return out;

@@ -11,14 +11,14 @@
 
 namespace lazyt::frontend {
 
-// (DLDeviceType, id) of the backend's memory; the CPU's if it exports none, as tensors then go out as copies.
-std::pair<int32_t, int32_t> dlpack_device();
+// (DLDeviceType, id) of the memory of lazyt:device; the CPU's if it exports none, as tensors then go out as copies.
+std::pair<int32_t, int32_t> dlpack_device(uint32_t device);
 
 // The tensor's values, given, with the read-only flag; null where they have to be copied: the backend exports no
 // memory, or keeps these in a layout of its own. Waits for them. [any thread, without the GIL]
 DLManagedTensorVersioned* to_dlpack(const at::Tensor& t);
 
-// A tensor over the foreign one's memory; undefined where it has to be copied: the backend cannot use that memory.
+// A tensor of the current device over the foreign one's memory; undefined where it has to be copied: the backend cannot use that memory.
 // Takes `tensor` over if the result is defined. Its owner writes no more to it. [any thread, without the GIL]
 at::Tensor from_dlpack(DLManagedTensorVersioned* tensor);
 

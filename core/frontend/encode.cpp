@@ -2,9 +2,11 @@
 
 #include <ATen/ExpandUtils.h>
 
+#include "frontend/arguments.h"
 #include "frontend/dtype.h"
 #include "frontend/random.h"
 #include "frontend/storage.h"
+#include "frontend/thread_state.h"
 #include "trace/promote.h"
 
 namespace lazyt::frontend {
@@ -77,6 +79,7 @@ class Encoder {
   Encoder(const TorchOp& op, Call& call, bool movable) : op_(op), call_(call), movable_(movable) {}
 
   void run(c10::ArrayRef<c10::IValue> args) {
+    args_ = args;
     const OpArg* arg = op_.op.args.data();
     if (C10_UNLIKELY(op_.op.lowering == Lowering::kArange) && counts_integers(args)) {  // the end, from a start that may move
       const auto start = static_cast<uint64_t>(args[0].toInt()), end = static_cast<uint64_t>(args[1].toInt());
@@ -92,6 +95,8 @@ class Encoder {
   const std::optional<at::Generator>& generator() const { return generator_; }
   int64_t numel() const { return numel_; }
   bool has_notes() const { return notes_; }
+  // The index of the call's device: of its first operand, else of what an argument names.
+  uint32_t device() const { return C10_LIKELY(!call_.operands.empty()) ? call_.operands[0]->device : check_device({kDeviceType, named_}); }
 
  private:
   void word(uint64_t w) { call_.signature.push_back(w); }
@@ -114,7 +119,8 @@ class Encoder {
     if (arg.written) call_.writes.push_back(static_cast<uint32_t>(call_.operands.size()));
     call_.operands.push_back(state);
     const c10::TensorImpl* impl = t.unsafeGetTensorImpl();
-    notes_ |= impl->key_set().has_any(c10::DispatchKeySet({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative}));
+    constexpr c10::DispatchKeySet kNotes{c10::DispatchKey::Conjugate, c10::DispatchKey::Negative};
+    notes_ |= impl->key_set().has_any(kNotes);
     const auto sizes = impl->sizes(), strides = impl->strides();
     const size_t rank = sizes.size();
     uint64_t* w = call_.signature.extend(2 + 2 * rank);
@@ -132,8 +138,8 @@ class Encoder {
       if (dtype != LAZYT_DTYPE_INVALID)
         return host_scalar(dtype, t.unsafeGetTensorImpl()->is_wrapped_number(), t.resolve_conj().resolve_neg().const_data_ptr());
     }
-    TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ", device(),
-                " and ", t.device(), "! (when checking argument for argument ", arg.name, " in method ", op_.op.name, ")");
+    TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ",
+                device_of(args_).value_or(c10::Device(kDeviceType)), " and ", t.device(), "! (when checking argument for argument ", arg.name, " in method ", op_.op.name, ")");
   }
 
   // Integers to a negative power are an error, so integers move only where the operand is not integral.
@@ -144,7 +150,7 @@ class Encoder {
     return is_floating(dtype) || is_complex(dtype);
   }
 
-  void integer(const OpArg& arg, int64_t v) {
+  C10_ALWAYS_INLINE void integer(const OpArg& arg, int64_t v) {
     if (arg.type == ArgType::kScalar || arg.type == ArgType::kScalarList) {
       if (!arg.is_static && arg.default_int != v) return host_scalar(LAZYT_DTYPE_INT64, true, &v);
     } else if (arg.type == ArgType::kDType) {
@@ -199,6 +205,7 @@ class Encoder {
       return;
     }
     if (v.isDevice()) {
+      if (v.toDevice().type() == kDeviceType) named_ = v.toDevice().index();
       word(tagged(kInt));
       return word(0);
     }
@@ -227,8 +234,10 @@ class Encoder {
   const TorchOp& op_;
   Call& call_;
   const bool movable_;  // numbers that are no Scalars
+  c10::ArrayRef<c10::IValue> args_;
   std::optional<at::Generator> generator_;
   int64_t numel_ = 0;
+  c10::DeviceIndex named_ = -1;
   bool notes_ = false;
 };
 
@@ -251,9 +260,10 @@ int64_t drawn(const Op& op, c10::ArrayRef<c10::IValue> args, int64_t most) {
 }
 
 // The words, without seed and offset. False: see encode.
-bool write(const TorchOp& op, c10::ArrayRef<c10::IValue> args, Call& call, Encoder& encoder) {
+C10_ALWAYS_INLINE bool write(const TorchOp& op, c10::ArrayRef<c10::IValue> args, Call& call, Encoder& encoder) {
   call.clear(&op.op);
   encoder.run(args);
+  call.device = encoder.device();
   return !encoder.has_notes();
 }
 
@@ -263,7 +273,7 @@ bool encode(const TorchOp& op, c10::ArrayRef<c10::IValue> args, Call& call) {
   if (op.op.random) check_drawn(op.op, args);
   Encoder encoder(op, call, op.op.random && takes_numbers(op.op, args));
   const bool written = write(op, args, call, encoder);
-  if (op.op.random) seed_and_offset(call, draw(encoder.generator(), (drawn(op.op, args, encoder.numel()) + 1) / 2));
+  if (op.op.random) seed_and_offset(call, draw(encoder.generator(), call.device, (drawn(op.op, args, encoder.numel()) + 1) / 2));
   return written;
 }
 

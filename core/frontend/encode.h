@@ -8,7 +8,7 @@
 
 namespace lazyt::frontend {
 
-// Fills call from the arguments on top of the stack. Takes seed and offset of the generator for random
+// Fills call from the arguments on top of the stack, with the device it is for. Takes seed and offset of the generator for random
 // operators: encode each call once. Raises eager's error for tensors of other devices. False if an operand's
 // conjugation or sign is only noted: the words would not say it.
 bool encode(const TorchOp& op, c10::ArrayRef<c10::IValue> args, trace::Call& call);

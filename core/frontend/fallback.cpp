@@ -17,6 +17,7 @@
 #include "frontend/errors.h"
 #include "frontend/random.h"
 #include "frontend/storage.h"
+#include "frontend/thread_state.h"
 #include "trace/session.h"
 
 namespace lazyt::frontend {
@@ -45,6 +46,8 @@ void apply_policy(const TorchOp& op, const std::string& reason) {
 // overlaps, resizes and what a kernel returns of its arguments come out as in eager.
 class OnHost {
  public:
+  explicit OnHost(c10::Device device) : device_(device) {}
+
   at::Tensor copy_of(const at::Tensor& t) {
     const c10::StorageImpl* impl = t.storage().unsafeGetStorageImpl();
     auto [it, fresh] = storages_.try_emplace(impl);
@@ -80,22 +83,36 @@ class OnHost {
         view._set_neg(t.is_neg());
         return view;
       }
-    return t.to(device());
+    return t.to(device_);
   }
 
  private:
   struct Pair {
     c10::Storage device, host;
   };
+  const c10::Device device_;
   std::unordered_map<const c10::StorageImpl*, Pair> storages_;
 };
+
+// The index of the one device that the call's tensors lie on; else eager's error.
+uint32_t operator_device(const TorchOp& op, c10::ArrayRef<c10::IValue> args) {
+  const c10::Device first = device_of(args).value_or(c10::Device(kDeviceType));
+  for (size_t i = 0; i < args.size(); i++) {
+    std::vector<at::Tensor> tensors;
+    if (args[i].isTensor() || args[i].isTensorList() || args[i].isOptionalTensorList()) collect(tensors, args[i]);
+    for (const at::Tensor& t : tensors)
+      TORCH_CHECK(!is_lazy(t) || t.device() == first, "Expected all tensors to be on the same device, but found at least two devices, ", first,
+                  " and ", t.device(), "! (when checking argument for argument ", op.op.args[i].name, " in method ", op.op.name, ")");
+  }
+  return check_device(first);
+}
 
 void run_on_host(const TorchOp& op, torch::jit::Stack* stack) {
   at::AutoDispatchBelowADInplaceOrView below_autograd;
   c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   const size_t count = op.op.args.size();
   const auto args = torch::jit::last(*stack, count);
-  OnHost host;
+  OnHost host(device(operator_device(op, args)));
   bool aliases = false;  // else the spans that the operands cover are enough
   for (const c10::Argument& a : op.handle.schema().arguments()) aliases |= a.alias_info() != nullptr;
   torch::jit::Stack copies = replace(args, c10::Device(at::kCPU), [&](const at::Tensor& t) { return aliases ? host.copy_of(t) : download(t); });
@@ -147,7 +164,7 @@ void call_on_host(TorchOp& op, torch::jit::Stack* stack, const std::string& reas
     c10::IValue& v = torch::jit::peek(*stack, i, count);
     std::optional<at::Generator> ours;
     if (v.isGenerator()) ours = v.toGenerator();
-    RandomState r = draw(ours, 1);
+    RandomState r = draw(ours, operator_device(op, torch::jit::last(*stack, count)), 1);
     auto cpu = at::make_generator<at::CPUGeneratorImpl>(r.seed ^ (r.offset * 0x9E3779B97F4A7C15ull));
     v = cpu;
   }
@@ -156,7 +173,7 @@ void call_on_host(TorchOp& op, torch::jit::Stack* stack, const std::string& reas
 
 void check_backend_takes(TorchOp& op, trace::Call& call, const trace::Words& metas, uint32_t fresh) {
   if (C10_LIKELY(fallback_policy() == FallbackPolicy::kAllow)) return;
-  std::string reason = check(trace::Session::get().refusal(op.op, call, metas, fresh));
+  std::string reason = check(trace::Session::get(call.device).refusal(op.op, call, metas, fresh));
   if (!reason.empty()) apply_policy(op, "the backend refuses it: " + reason);
 }
 

@@ -139,7 +139,7 @@ class Runner final : public exec::HostRunner {
 
 void register_host_runner() {
   static Runner runner;
-  trace::Session::get().set_host_runner(&runner);
+  trace::Session::set_host_runner(&runner);
 }
 
 }  // namespace lazyt::frontend

@@ -87,7 +87,7 @@ std::vector<c10::IValue> functional_args(const TorchOp& op, c10::ArrayRef<c10::I
     switch (from) {
       case trace::kOutDType: out.emplace_back(written()); break;
       case trace::kOutLayout: out.emplace_back(at::kStrided); break;
-      case trace::kOutDevice: out.emplace_back(device()); break;
+      case trace::kOutDevice: out.emplace_back(*device_of(args)); break;
       case trace::kOutPinned: out.emplace_back(); break;
       default: out.push_back(args[static_cast<size_t>(from)]);
     }

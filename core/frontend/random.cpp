@@ -4,6 +4,8 @@
 #include <ATen/ops/empty.h>
 #include <c10/core/GeneratorImpl.h>
 
+#include <array>
+
 #include "frontend/storage.h"
 
 namespace lazyt::frontend {
@@ -11,8 +13,8 @@ namespace {
 
 class Generator final : public c10::GeneratorImpl {
  public:
-  explicit Generator(uint64_t seed = c10::default_rng_seed_val)
-      : GeneratorImpl(frontend::device(), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)), state_{seed, 0} {}
+  explicit Generator(c10::Device device, uint64_t seed = c10::default_rng_seed_val)
+      : GeneratorImpl(device, c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)), state_{seed, 0} {}
 
   void set_current_seed(uint64_t seed) override { state_ = {seed, 0}; }
   uint64_t current_seed() const override { return state_.seed; }
@@ -42,7 +44,7 @@ class Generator final : public c10::GeneratorImpl {
 
  private:
   Generator* clone_impl() const override {
-    auto* g = new Generator(state_.seed);
+    auto* g = new Generator(device(), state_.seed);
     g->state_ = state_;
     return g;
   }
@@ -51,15 +53,19 @@ class Generator final : public c10::GeneratorImpl {
 
 }  // namespace
 
-const at::Generator& default_generator() {
-  static at::Generator g = make_generator();
-  return g;
+const at::Generator& default_generator(uint32_t device) {
+  static auto* all = [] {
+    auto* made = new std::array<at::Generator, trace::kMaxDevices>;
+    for (uint32_t i = 0; i < made->size(); i++) (*made)[i] = make_generator(i);
+    return made;
+  }();
+  return (*all)[device];
 }
 
-at::Generator make_generator() { return at::make_generator<Generator>(); }
+at::Generator make_generator(uint32_t device) { return at::make_generator<Generator>(frontend::device(device)); }
 
-RandomState draw(const std::optional<at::Generator>& generator, uint64_t counters) {
-  at::Generator g = generator && generator->defined() ? *generator : default_generator();
+RandomState draw(const std::optional<at::Generator>& generator, uint32_t device, uint64_t counters) {
+  at::Generator g = generator && generator->defined() ? *generator : default_generator(device);
   TORCH_CHECK(g.device().type() == kDeviceType, "Expected a '", kDeviceType, "' device type for generator but found '",
               g.device().type(), "'");
   std::lock_guard lock(g.mutex());

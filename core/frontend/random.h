@@ -13,11 +13,11 @@ struct RandomState {
   uint64_t offset;  // counters of Philox consumed so far
 };
 
-// Takes `counters` of them from the generator (the default one if not given): a random operator with n
+// Takes `counters` of them from the generator (the device's default one if not given): a random operator with n
 // elements takes ceil(n / 2), enough for elements of two words each.
-RandomState draw(const std::optional<at::Generator>& generator, uint64_t counters);
+RandomState draw(const std::optional<at::Generator>& generator, uint32_t device, uint64_t counters);
 
-const at::Generator& default_generator();
-at::Generator make_generator();
+const at::Generator& default_generator(uint32_t device);
+at::Generator make_generator(uint32_t device);
 
 }  // namespace lazyt::frontend

@@ -80,7 +80,7 @@ constexpr size_t kKeep = 0;  // freed memory shall be seen as freed
 constexpr size_t kKeep = 256;  // of each kind, by each thread: taking and giving back needs no lock
 #endif
 
-trace::Storage* take_state(size_t bytes) {
+trace::Storage* take_state(size_t bytes, uint32_t device) {
   int order = order_of(bytes);
   TORCH_CHECK_WITH(OutOfMemoryError, order < kOrders, "lazyt: a storage of ", bytes, " bytes is larger than the device's addresses");
   trace::Storage* state;
@@ -92,6 +92,7 @@ trace::Storage* take_state(size_t bytes) {
     state = pool().take(order);
   }
   state->size_bytes = bytes;
+  state->device = static_cast<uint8_t>(device);
   return state;
 }
 
@@ -115,9 +116,9 @@ class StorageImpl final : public c10::StorageImpl {
   }
 };
 
-c10::DataPtr new_data(size_t bytes) {
-  trace::Storage* state = take_state(bytes);
-  return {state->address, state, &delete_state, device()};
+c10::DataPtr new_data(size_t bytes, uint32_t device) {
+  trace::Storage* state = take_state(bytes, device);
+  return {state->address, state, &delete_state, frontend::device(device)};
 }
 
 // Gives back what a thread kept when it ends.
@@ -125,7 +126,8 @@ struct ThreadEnd {
   ~ThreadEnd() {
     ThreadState* thread = std::exchange(current_thread_state, nullptr);
     if (!thread) return;
-    if (thread->own) trace::Session::get().give_back(*thread->own);
+    for (const Lane& lane : thread->lanes)
+      if (lane.own) trace::Session::get(lane.own->device).give_back(*lane.own);
     for (trace::Storage* s : thread->states) pool().give_back(s, kMinOrder);
     for (void* p : thread->storage_impls) ::operator delete(p);
     delete thread;
@@ -136,10 +138,14 @@ struct ThreadEnd {
 class Allocator final : public c10::DeviceAllocator {
  public:
   bool initialized() override { return true; }
-  void emptyCache(c10::MempoolId_t) override { check(loaded()->trim()); }
+  void emptyCache(c10::MempoolId_t) override {
+    check(loaded(0)->trim());
+    for (trace::Session* s : trace::Session::all())
+      if (s->index > 0) check(check(s->device())->trim());
+  }
   void recordStream(const c10::DataPtr&, c10::Stream) override {}  // memory lives as long as work that uses it
-  c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex) override {
-    const lazyt_memory_stats_t now = check(loaded()->memory_stats());
+  c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex d) override {
+    const lazyt_memory_stats_t now = check(loaded(d)->memory_stats());
     c10::CachingDeviceAllocator::DeviceStats stats;
     stats.allocated_bytes[0].current = static_cast<int64_t>(now.bytes_in_use);
     stats.allocated_bytes[0].peak = static_cast<int64_t>(now.peak_bytes_in_use);
@@ -148,8 +154,8 @@ class Allocator final : public c10::DeviceAllocator {
   }
   void resetAccumulatedStats(c10::DeviceIndex) override { no_reset("accumulated"); }
   void resetPeakStats(c10::DeviceIndex) override { no_reset("peak"); }
-  std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex) override {
-    const base::Ref<loader::Device> device = loaded();
+  std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex d) override {
+    const base::Ref<loader::Device> device = loaded(d);
     TORCH_CHECK_NOT_IMPLEMENTED(device->info.total_bytes > 0, "lazyt: the backend does not say how much memory it has");
     const uint64_t total = device->info.total_bytes, used = check(device->memory_stats()).bytes_in_use;
     return {total - std::min(total, used), total};
@@ -158,7 +164,7 @@ class Allocator final : public c10::DeviceAllocator {
   c10::DataPtr allocate(size_t n) override {
     std::lock_guard lock(trace::recording_lock);
     count_created(1);
-    return new_data(n);
+    return new_data(n, thread_state().device);
   }
   c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
   void copy_data(void*, const void*, std::size_t) const override {
@@ -166,9 +172,10 @@ class Allocator final : public c10::DeviceAllocator {
   }
 
  private:
-  static base::Ref<loader::Device> loaded() {
-    trace::Session::get().drop_dead();
-    return check(trace::Session::get().device());
+  static base::Ref<loader::Device> loaded(c10::DeviceIndex index) {
+    trace::Session& session = trace::Session::get(check_device(frontend::device(index)));
+    session.drop_dead();
+    return check(session.device());
   }
   static void no_reset(const char* which) {
     TORCH_CHECK_NOT_IMPLEMENTED(false, "lazyt: ", which, " memory statistics cannot be reset: they are the plugin's, since its start");
@@ -231,16 +238,16 @@ void count_created(uint32_t tensors) {
   created.add_locked(tensors);
 }
 
-at::Tensor make_tensor(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype,
+at::Tensor make_tensor(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype, uint32_t device,
                        trace::Storage** out_state) {
   {
     std::lock_guard lock(trace::recording_lock);
     count_created(1);
   }
-  return make_result(sizes, strides, dtype, out_state);
+  return make_result(sizes, strides, dtype, device, out_state);
 }
 
-at::Tensor make_result(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype,
+at::Tensor make_result(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype, uint32_t device,
                        trace::Storage** out_state) {
   const caffe2::TypeMeta type = c10::scalarTypeToTypeMeta(dtype);
   int64_t last = 0;
@@ -250,7 +257,7 @@ at::Tensor make_result(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::Sca
     last += (sizes[i] - 1) * strides[i];
   }
   const size_t bytes = empty ? 0 : static_cast<size_t>(last + 1) * type.itemsize();
-  c10::DataPtr data = new_data(bytes);
+  c10::DataPtr data = new_data(bytes, device);
   if (out_state) *out_state = static_cast<trace::Storage*>(data.get_context());
   c10::intrusive_ptr<c10::StorageImpl> storage = c10::make_intrusive<StorageImpl>(
       c10::StorageImpl::use_byte_size_t(), bytes, std::move(data), allocator(), /*resizable=*/true);
@@ -261,11 +268,13 @@ at::Tensor make_result(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::Sca
   return tensor;
 }
 
-base::Ref<exec::Data> data_of(const at::Tensor& t) { return check(trace::Session::get().materialize(state_of(t))); }
+base::Ref<exec::Data> data_of(const at::Tensor& t) {
+  trace::Storage& state = state_of(t);
+  return check(session_of(state).materialize(state));
+}
 
 void upload(trace::Storage& state, base::Meta meta, const void* bytes, uint64_t size, loader::Keep keep) {
-  trace::Session& session = trace::Session::get();
-  auto buffer = check(session.upload(bytes, size, std::move(keep)));
+  auto buffer = check(session_of(state).upload(bytes, size, std::move(keep)));
   auto data = base::make_ref<exec::Data>(std::move(meta), size, std::move(buffer));
   std::lock_guard lock(trace::recording_lock);
   std::swap(data, state.data);  // the old one is freed after the lock
@@ -276,8 +285,12 @@ void upload(trace::Storage& state, base::Meta meta, const void* bytes, uint64_t 
 void resize_storage(c10::StorageImpl& storage, size_t size) {
   trace::Storage& old = state_of(storage);
   if (old.size_bytes == size) return;
-  base::Ref<exec::Data> data = check(trace::Session::get().materialize(old));
-  c10::DataPtr fresh = allocator()->allocate(size);
+  base::Ref<exec::Data> data = check(session_of(old).materialize(old));
+  c10::DataPtr fresh = [&] {
+    std::lock_guard lock(trace::recording_lock);
+    count_created(1);
+    return new_data(size, old.device);
+  }();
   if (data && size > 0) {
     auto bytes = std::make_shared<std::vector<uint8_t>>(size, 0);
     check(data->read(0, bytes->data(), std::min<uint64_t>(size, data->size_bytes), bytes));
@@ -290,7 +303,7 @@ void resize_storage(c10::StorageImpl& storage, size_t size) {
 
 c10::Storage download_storage(const c10::StorageImpl& storage) {
   trace::Storage& state = state_of(storage);
-  base::Ref<exec::Data> data = check(trace::Session::get().materialize(state));
+  base::Ref<exec::Data> data = check(session_of(state).materialize(state));
   c10::Storage host(c10::Storage::use_byte_size_t(), storage.nbytes(), c10::GetCPUAllocator(), /*resizable=*/true);
   if (storage.nbytes() == 0) return host;
   std::memset(host.mutable_data(), 0, storage.nbytes());

@@ -15,7 +15,7 @@
 namespace lazyt::frontend {
 
 inline constexpr c10::DeviceType kDeviceType = c10::DeviceType::PrivateUse1;
-inline c10::Device device() { return {kDeviceType, 0}; }
+inline c10::Device device(uint32_t index) { return {kDeviceType, static_cast<c10::DeviceIndex>(index)}; }
 
 inline bool is_lazy(const at::Tensor& t) { return t.defined() && t.device().type() == kDeviceType; }
 
@@ -34,13 +34,15 @@ inline trace::Storage* state_if_ours(const at::Tensor& t) {
                                                          : nullptr;
 }
 
-// A tensor over a new, unwritten storage. The state is filled in out_state.
-at::Tensor make_tensor(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype,
+// A tensor over a new, unwritten storage of lazyt:device. The state is filled in out_state.
+at::Tensor make_tensor(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype, uint32_t device,
                        trace::Storage** out_state = nullptr);
 // The same for callers that hold the recorder's mutex; they count what they made.
-at::Tensor make_result(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype,
+at::Tensor make_result(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype, uint32_t device,
                        trace::Storage** out_state);
 void count_created(uint32_t tensors);
+
+inline trace::Session& session_of(const trace::Storage& s) { return trace::Session::get(s.device); }
 
 // The storage's bytes: cuts the trace if they are pending in it. Null if never written. May block.
 base::Ref<exec::Data> data_of(const at::Tensor& t);

@@ -4,15 +4,24 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
+#include <optional>
+
 #include "trace/recorder.h"
 
 namespace lazyt::frontend {
 
-struct ThreadState {
+// Of one thread and one device.
+struct Lane {
   trace::Recorder* recorder = nullptr;  // where its operators go: own, or that of the stream it has joined
   trace::Recorder* own = nullptr;       // for the thread alone
   int64_t own_stream = 0, stream = 0;   // numbers of recorders: its own, the current one
   at::ScalarType default_float = at::ScalarType::Undefined;  // the recorder's, as far as this thread knows
+};
+
+struct ThreadState {
+  std::array<Lane, trace::kMaxDevices> lanes;
+  uint32_t device = 0;  // the current one, where a call names none
   trace::Call call;
   std::vector<at::Tensor> fresh;
   std::vector<trace::Storage*> states;  // of small storages, free to be taken
@@ -28,25 +37,24 @@ inline ThreadState& thread_state() {
   return *(C10_LIKELY(current_thread_state != nullptr) ? current_thread_state : make_thread_state());
 }
 
-void take_recorder(ThreadState& thread);
-inline trace::Recorder& recorder_of(ThreadState& thread) {
-  if (C10_UNLIKELY(!thread.recorder)) take_recorder(thread);
-  return *thread.recorder;
+void take_recorder(Lane& lane, uint32_t device);
+inline trace::Recorder& recorder_of(Lane& lane, uint32_t device) {
+  if (C10_UNLIKELY(!lane.recorder)) take_recorder(lane, device);
+  return *lane.recorder;
 }
+
+size_t device_count();  // [any thread, with or without the GIL]
+// The index of a device: the current one if it names none. Raises if there is none of that number.
+uint32_t check_device(c10::Device device);
 
 // Streams of the device are the traces of threads. A thread that records by itself stays with its own; one that does
 // not (autograd's, for a backward that did not stay on the caller's thread) joins the trace of the stream it is given.
-void take_stream(ThreadState& thread);
-inline int64_t current_stream() {
-  ThreadState& thread = thread_state();
-  if (C10_UNLIKELY(!thread.own)) take_stream(thread);
-  return thread.stream;
-}
-int64_t join_stream(int64_t stream);  // returns the one before
+int64_t current_stream(uint32_t device);
+int64_t join_stream(uint32_t device, int64_t stream);  // returns the one before
 
-// Cuts this thread's trace; wait: and waits for all that was cut. Block: not with the GIL.
-void flush(trace::FlushReason reason);
-void wait();
+// Cuts this thread's trace on the device, or on all; wait: and waits for all that was cut there. Block: not with the GIL.
+void flush(trace::FlushReason reason, std::optional<uint32_t> device = std::nullopt);
+void wait(std::optional<uint32_t> device = std::nullopt);
 
 // For calls that may block and that PyTorch makes with the GIL: lets it go, and takes it back. Set by the language
 // binding; release may return null, and take is called with what it returned.

@@ -51,7 +51,7 @@ void make_results(trace::Recorder& recorder, const uint64_t* metas, uint32_t cou
     const auto* dims = reinterpret_cast<const int64_t*>(metas);
     metas += 2 * rank;
     trace::Storage* state;
-    out.push_back(make_result({dims, rank}, {dims + rank, rank}, to_torch(dtype), &state));
+    out.push_back(make_result({dims, rank}, {dims + rank, rank}, to_torch(dtype), recorder.device, &state));
     recorder.bind(*state, slot);
   }
   count_created(count);
@@ -86,15 +86,15 @@ void push_results(const TorchOp& op, torch::jit::Stack* stack, std::vector<at::T
 }
 
 // torch.set_default_dtype() changes what the same calls mean.
-void follow_default_dtype(ThreadState& thread, trace::Recorder& recorder, at::ScalarType now) {
+void follow_default_dtype(Lane& lane, trace::Recorder& recorder, at::ScalarType now) {
   const base::DType dtype = from_torch(now);
   auto same = [&] {
     std::lock_guard lock(recorder.mutex());
     if (recorder.default_float() != dtype && recorder.empty()) recorder.set_default_float(dtype);
     return recorder.default_float() == dtype;
   };
-  while (!same()) check(trace::Session::get().flush(recorder, trace::FlushReason::kMarkStep));
-  thread.default_float = now;
+  while (!same()) check(trace::Session::get(recorder.device).flush(recorder, trace::FlushReason::kMarkStep));
+  lane.default_float = now;
 }
 
 // f under the recorder's mutex; true once it is not null. Traces of other threads in which the call's operands are
@@ -109,7 +109,7 @@ bool unblocked(trace::Recorder& recorder, F&& f) {
       other = recorder.blocked_by();
     }
     if (!other) return false;
-    check(trace::Session::get().flush(*other, trace::FlushReason::kOtherThread));
+    check(trace::Session::get(other->device).flush(*other, trace::FlushReason::kOtherThread));
   }
 }
 
@@ -118,7 +118,7 @@ void record_resolved(TorchOp& op, torch::jit::Stack* stack) {
   at::AutoDispatchBelowADInplaceOrView below_autograd;
   const size_t count = op.op.args.size();
   const auto args = torch::jit::last(*stack, count);
-  const torch::jit::Stack plain = replace(args, device(), resolve);
+  const torch::jit::Stack plain = replace(args, *device_of(args), resolve);
   torch::jit::Stack results = plain;
   trace_call(op, &results);
   for (size_t i = 0; i < count; i++) {
@@ -142,20 +142,43 @@ void wait_for_results(const TorchOp& op, const trace::Call& call, const torch::j
   for (const at::Tensor& t : results)
     if (is_lazy(t)) storages.push_back(&state_of(t));
   for (trace::Storage* s : storages)
-    if (auto data = check(trace::Session::get().materialize(*s))) check(data->wait());
+    if (auto data = check(session_of(*s).materialize(*s))) check(data->wait());
+}
+
+// Operands on several devices: eager's error, or, where eager goes through a list one by one, its kernel that does so.
+bool record_by_device(TorchOp& op, torch::jit::Stack* stack, const trace::Call& call) {
+  const auto elsewhere = std::ranges::find_if(call.operands, [&](const trace::Storage* s) { return s->device != call.device; });
+  if (elsewhere == call.operands.end()) return false;
+  constexpr auto kOneByOne = c10::DispatchKey::CompositeExplicitAutograd;
+  if (op.op.name.starts_with("aten::_foreach_") && op.handle.hasKernelForDispatchKey(kOneByOne)) {
+    op.handle.callBoxedForDispatchKey(kOneByOne, *stack);
+    return true;
+  }
+  size_t operand = elsewhere - call.operands.begin();
+  const auto args = torch::jit::last(*stack, op.op.args.size());
+  for (size_t i = 0; i < args.size(); i++) {
+    std::vector<at::Tensor> tensors;
+    if (args[i].isTensor() || args[i].isTensorList() || args[i].isOptionalTensorList()) collect(tensors, args[i]);
+    for (const at::Tensor& t : tensors)
+      TORCH_CHECK(!is_lazy(t) || operand-- > 0, "Expected all tensors to be on the same device, but found at least two devices, ", device(call.device),
+                  " and ", t.device(), "! (when checking argument for argument ", op.op.args[i].name, " in method ", op.op.name, ")");
+  }
+  TORCH_INTERNAL_ASSERT(false);
 }
 
 void record_call(TorchOp& op, torch::jit::Stack* stack) {
   ThreadState& thread = thread_state();
   trace::Call& call = thread.call;
   std::vector<at::Tensor>& fresh = thread.fresh;
-  trace::Recorder& recorder = recorder_of(thread);
-  const at::ScalarType default_now = c10::get_default_dtype_as_scalartype();
-  if (C10_UNLIKELY(default_now != thread.default_float)) follow_default_dtype(thread, recorder, default_now);
   auto args = torch::jit::last(*stack, op.op.args.size());
   if (C10_UNLIKELY(!encode(op, args, call))) return record_resolved(op, stack);
+  Lane& lane = thread.lanes[call.device];
+  trace::Recorder& recorder = recorder_of(lane, call.device);
+  const at::ScalarType default_now = c10::get_default_dtype_as_scalartype();
+  if (C10_UNLIKELY(default_now != lane.default_float)) follow_default_dtype(lane, recorder, default_now);
 
-  if (op.has_out) {  // an out= tensor of another shape is resized first, as in eager
+  if (op.has_out) {
+    if (record_by_device(op, stack, call)) return;  // an out= tensor of another shape is resized first, as in eager
     const ShapeResult shapes = infer(op, call, args);
     if (shapes.host_reason) return call_on_host(op, stack, shapes.host_reason);
     for (const auto& [index, element, dims, strides] : shapes.resized) {
@@ -178,6 +201,7 @@ void record_call(TorchOp& op, torch::jit::Stack* stack) {
   });
   if (!replayed) {
     record_late_operators();
+    if (record_by_device(op, stack, call)) return;
     const ShapeResult& shapes = infer(op, call, args);
     if (shapes.host_reason) return call_on_host(op, stack, shapes.host_reason);
     check_backend_takes(op, call, shapes.metas, shapes.fresh);
@@ -192,7 +216,7 @@ void record_call(TorchOp& op, torch::jit::Stack* stack) {
   }
   push_results(op, stack, fresh);
   if (C10_UNLIKELY(full)) {
-    check(trace::Session::get().flush(recorder, trace::FlushReason::kNodeBudget));
+    check(trace::Session::get(recorder.device).flush(recorder, trace::FlushReason::kNodeBudget));
     if (one_by_one()) wait_for_results(op, call, *stack);
   }
 }
@@ -210,11 +234,12 @@ void move_indices(const TorchOp& op, torch::jit::Stack* stack) {
     c10::IValue& v = torch::jit::peek(*stack, i, count);
     if (!v.isOptionalTensorList()) continue;
     bool any = false;
+    const c10::Device device = *device_of(torch::jit::last(*stack, count));
     c10::List<std::optional<at::Tensor>> moved;
     for (const c10::IValue& e : v.toListRef()) {
       const bool here = e.isTensor() && e.toTensor().defined() && e.toTensor().device().is_cpu();
       any |= here;
-      moved.push_back(e.isNone() ? std::nullopt : std::optional<at::Tensor>(here ? e.toTensor().to(device()) : e.toTensor()));
+      moved.push_back(e.isNone() ? std::nullopt : std::optional<at::Tensor>(here ? e.toTensor().to(device) : e.toTensor()));
     }
     if (any) v = std::move(moved);
   }

@@ -20,18 +20,19 @@
 
 #include "frontend/registration.h"
 #include "frontend/storage.h"
+#include "frontend/thread_state.h"
 
 namespace lazyt::frontend {
 namespace {
 
 at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, std::optional<at::ScalarType> dtype,
                          std::optional<at::Layout> layout, std::optional<at::Device> d, std::optional<bool>) {
-  TORCH_CHECK(!d || d->index() <= 0, "lazyt: there is no device ", *d, "; there is one, lazyt:0");
+  const uint32_t device = check_device(d.value_or(c10::Device(kDeviceType)));
   TORCH_CHECK_NOT_IMPLEMENTED(!layout || *layout == at::kStrided, "lazyt: tensors of layout ", *layout,
                               " cannot live on the lazyt device; keep them on the CPU or call .to_dense() first");
   at::detail::check_size_nonnegative(size);
   TORCH_CHECK(size.size() == stride.size(), "mismatch in length of strides and shape");
-  return make_tensor(size, stride, dtype.value_or(at::typeMetaToScalarType(at::get_default_dtype())));
+  return make_tensor(size, stride, dtype.value_or(at::typeMetaToScalarType(at::get_default_dtype())), device);
 }
 
 at::Tensor empty(at::IntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
@@ -89,7 +90,7 @@ at::Tensor& set_whole_storage(at::Tensor& self, at::Storage source) {
 }
 
 at::Tensor& set_nothing(at::Tensor& self) {
-  at::Storage fresh(make_tensor({0}, {1}, self.scalar_type()).storage());
+  at::Storage fresh(make_tensor({0}, {1}, self.scalar_type(), self.get_device()).storage());
   return set_storage(self, std::move(fresh), 0, {0}, {});
 }
 

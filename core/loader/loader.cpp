@@ -86,14 +86,14 @@ Report list() {
   return report;
 }
 
-base::Result<base::Ref<Plugin>> load(const std::string& requested, Report* report_out) {
+base::Result<base::Ref<Plugin>> load(const std::string& requested, Report* report_out, const char* variable) {
   LAZYT_RETURN_IF_ERROR(layers::check_environment());
   Report local;
   Report& report = report_out ? *report_out : local;
   report = list();
-  const bool from_environment = requested.empty();
-  report.requested = from_environment ? base::env("LAZYT_BACKEND").value_or("") : requested;
-  const char* asked_by = from_environment ? "LAZYT_BACKEND" : "argument";
+  const bool from_environment = requested.empty() || variable;
+  report.requested = requested.empty() ? base::env("LAZYT_BACKEND").value_or("") : requested;
+  const char* asked_by = variable ? variable : from_environment ? "LAZYT_BACKEND" : "argument";
 
   const std::vector<std::string> items = split(report.requested);
   if (items.empty()) {
@@ -126,6 +126,13 @@ base::Result<base::Ref<Plugin>> load(const std::string& requested, Report* repor
     }
   }
   return base::Status(code, what + "\n" + report.to_text());
+}
+
+base::Result<uint32_t> device_count(const Plugin& plugin) {
+  Candidate c;
+  const uint32_t count = count_devices(plugin, c);
+  if (count == 0) return base::unavailable(fmt::format("backend '{}' has no device: {}", plugin.info.name, c.detail));
+  return count;
 }
 
 void probe(Candidate& candidate) {

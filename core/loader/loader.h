@@ -81,8 +81,13 @@ struct Report {
 // Loads a backend. `requested`: a name, a path (contains '/'), or a comma list in order of
 // preference; empty = LAZYT_BACKEND; both empty = the highest score among plugins with a device.
 // A named backend that cannot be loaded is an error that holds the whole report's text; there is
-// no silent fallback. Loading the same library twice gives the same Plugin. [any thread]
-base::Result<base::Ref<Plugin>> load(const std::string& requested = {}, Report* report = nullptr);
+// no silent fallback. Loading the same library twice gives the same Plugin. variable: the environment variable that
+// `requested` was read from, if any. [any thread]
+base::Result<base::Ref<Plugin>> load(const std::string& requested = {}, Report* report = nullptr,
+                                     const char* variable = nullptr);
+
+// How many devices the plugin has. [any thread]
+base::Result<uint32_t> device_count(const Plugin& plugin);
 
 // Everything that can be found, without loading a library that has a manifest.
 Report list();

@@ -1,6 +1,7 @@
 #include "trace/recorder.h"
 
 #include <algorithm>
+#include <array>
 #include <cassert>
 
 namespace lazyt::trace {
@@ -11,11 +12,14 @@ constexpr size_t kMaxTapes = 256;
 // Guarded by recording_lock.
 uint64_t last_epoch = 0, last_step = 0;
 constexpr uint64_t kMaxDeadBytes = 1 << 20;
-std::vector<base::Ref<exec::Data>>& dead() {
-  static auto* list = new std::vector<base::Ref<exec::Data>>;
-  return *list;
+struct Dead {
+  std::vector<base::Ref<exec::Data>> data;
+  uint64_t bytes = 0;
+};
+Dead& dead(uint8_t device) {
+  static auto* lists = new std::array<Dead, kMaxDevices>;
+  return (*lists)[device];
 }
-uint64_t dead_bytes = 0;
 std::vector<Recorder*>& all_recorders() {
   static auto* all = new std::vector<Recorder*>;
   return *all;
@@ -29,7 +33,7 @@ uint64_t token_hash(uint64_t seed, const uint64_t* words, size_t count) {
 
 base::SpinLock recording_lock;
 
-Recorder::Recorder() {
+Recorder::Recorder(uint8_t device) : device(device) {
   live_.previous = live_.next = &live_;
   std::lock_guard lock(mutex());
   epoch_ = ++last_epoch;
@@ -65,16 +69,15 @@ void Recorder::set_data(Storage& s, base::Ref<exec::Data> data) {
 base::Ref<exec::Data> Recorder::let_go(Storage& s) {
   forget(s);
   base::Ref<exec::Data> data = std::move(s.data);
-  if (!data || dead_bytes + data->size_bytes > kMaxDeadBytes) return data;
-  dead_bytes += data->size_bytes;
-  dead().push_back(std::move(data));
+  if (!data) return data;
+  Dead& waiting = dead(s.device);
+  if (waiting.bytes + data->size_bytes > kMaxDeadBytes) return data;
+  waiting.bytes += data->size_bytes;
+  waiting.data.push_back(std::move(data));
   return nullptr;
 }
 
-std::vector<base::Ref<exec::Data>> Recorder::take_dead() {
-  dead_bytes = 0;
-  return std::exchange(dead(), {});
-}
+std::vector<base::Ref<exec::Data>> Recorder::take_dead(uint8_t device) { return std::exchange(dead(device), {}).data; }
 
 const uint32_t* Recorder::slot_kept_for(const Storage& s) const {
   auto it = s.shared ? elsewhere_.find(&s) : elsewhere_.end();
@@ -89,7 +92,7 @@ void Recorder::forget_elsewhere(Storage& s) {
 
 // Fills call.roles as this trace sees its operands now, and tags storages met for the first time. Operands among
 // `parts` (bits) become part inputs; their offsets leave the signature. False, and nothing has changed, if an operand
-// is pending in another trace.
+// is pending in another trace, or lies on another device.
 bool Recorder::take_roles(Call& call, uint64_t parts) {
   const size_t inputs = inputs_.size();
   const uint32_t slot = next_slot_;
@@ -117,6 +120,10 @@ bool Recorder::take_roles(Call& call, uint64_t parts) {
     if (s->epoch == epoch_) {
       call.roles.push_back(s->slot);
       continue;
+    }
+    if (s->device != device) {
+      undo_roles(inputs, slot);
+      return false;
     }
     if (s->recorder && s->recorder != this) {
       if (s->pending) {
@@ -158,7 +165,7 @@ void Recorder::undo_roles(size_t inputs, uint32_t slot) {
 // A dense piece of data that this trace does not know as a whole, only read.
 bool Recorder::can_be_part(const Call& call, size_t operand, const uint64_t* tensor) const {
   const Storage& s = *call.operands[operand];
-  if (operand >= 64 || !s.data || s.pending || s.epoch == epoch_ || slot_kept_for(s)) return false;
+  if (operand >= 64 || s.device != device || !s.data || s.pending || s.epoch == epoch_ || slot_kept_for(s)) return false;
   if (std::find(call.writes.begin(), call.writes.end(), operand) != call.writes.end()) return false;
   const base::Meta meta = meta_of_tensor(tensor);
   const uint64_t size = meta.span_bytes();
@@ -483,7 +490,7 @@ Launch Recorder::flush(FlushReason reason) {
   }
 
   Launch launch;
-  launch.dead = take_dead();
+  launch.dead = take_dead(device);
   launch.tape = tape_;
   launch.variant = t.variant;
   launch.reason = reason;

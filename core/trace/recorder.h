@@ -6,7 +6,7 @@
 //
 // Each thread that records has a recorder of its own, and so its own trace and tapes; they share storages. A value
 // that is pending in one trace is met by another only once the first is cut: see blocked_by(). Data may be an
-// input of several traces at once.
+// input of several traces at once. A recorder belongs to one device and takes no operand of another.
 //
 // All functions but flush's caller-side work REQUIRE mutex() held: it is one for all recorders. Nothing in here
 // calls out, takes the GIL, or drops a tensor.
@@ -36,6 +36,7 @@ struct Call {
   std::vector<uint32_t> writes;    // indices into operands, in argument order
   std::vector<lazyt_scalar_t> scalars;
   std::vector<ScalarType> scalar_types;
+  uint32_t device = 0;  // index of the device it is for: that of its first operand
   WordBuffer roles;  // filled by the recorder
 
   void clear(const Op* next) {
@@ -58,18 +59,19 @@ struct Launch {
 
 class Recorder {
  public:
-  Recorder();
+  explicit Recorder(uint8_t device = 0);
   ~Recorder();
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
   static base::SpinLock& mutex() { return recording_lock; }
+  const uint8_t device;  // its index
 
   // The call is the next token of a known tape: records it and returns the words of its result metas,
   // valid until the next call. Null otherwise, and nothing has changed.
   const uint64_t* replay(Call& call);
   // Records a call that no tape has next. metas: fresh results, then written ones, as put_meta writes.
-  // Returns where they now stand; null if blocked_by().
+  // Returns where they now stand; null if blocked_by(). REQUIRES: the operands lie on the recorder's device.
   const uint64_t* append(Call& call, const Words& metas, uint32_t fresh, std::shared_ptr<const ir::SourceLine> source);
   // After either returned null: the recorder in whose trace an operand is pending. Without the mutex, that one is
   // to be flushed and the call tried again. Null: nothing stands in the way.
@@ -97,8 +99,8 @@ class Recorder {
   // A tensor died: forget, and take its data. Returns what is to be dropped without the mutex; little data waits for the
   // next launch instead, so that finalizers call no plugin and wake no thread.
   static base::Ref<exec::Data> let_go(Storage& storage);
-  // What waits for a launch, for callers that want the memory back now.
-  static std::vector<base::Ref<exec::Data>> take_dead();
+  // What waits for a launch of the device, for callers that want the memory back now.
+  static std::vector<base::Ref<exec::Data>> take_dead(uint8_t device);
 
   bool empty() const { return position_ == 0; }
   size_t pending_ops() const { return position_; }

@@ -1,6 +1,8 @@
 #include "trace/session.h"
 
 #include <algorithm>
+#include <array>
+#include <cassert>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -11,6 +13,7 @@
 #include "base/env.h"
 #include "base/log.h"
 #include "exec/in_flight.h"
+#include "exec/transfer.h"
 #include "ir/program.h"
 #include "ir/verifier.h"
 #include "loader/loader.h"
@@ -77,18 +80,57 @@ void Moment::reach() {
   nanoseconds_.notify_all();
 }
 
-Session& Session::get() {
-  static Session* session = new Session;  // outlives static destructors; shutdown() ends its threads
+std::atomic<bool> Session::replay_{true}, Session::forked_{false}, Session::at_exit_{false};
+std::atomic<exec::HostRunner*> Session::host_runner_{nullptr};
+
+namespace {
+std::mutex sessions_mutex;
+std::array<std::atomic<Session*>, kMaxDevices> sessions;  // never destroyed
+std::atomic<size_t> device_count{0};                      // 0: not known yet
+}  // namespace
+
+Session& Session::get(size_t index) {
+  assert(index < kMaxDevices);
+  if (Session* session = sessions[index].load(std::memory_order_acquire)) return *session;
+  std::lock_guard lock(sessions_mutex);
+  Session* session = sessions[index].load(std::memory_order_relaxed);
+  if (!session) sessions[index].store(session = new Session(static_cast<uint8_t>(index)), std::memory_order_release);
   return *session;
 }
 
-Session::Session() : programs_([] {
+std::vector<Session*> Session::all() {
+  std::vector<Session*> used;
+  for (auto& s : sessions)
+    if (Session* session = s.load(std::memory_order_acquire)) used.push_back(session);
+  return used;
+}
+
+size_t Session::known_count() { return device_count.load(std::memory_order_relaxed); }
+
+size_t Session::count() {
+  if (size_t n = known_count()) return n;
+  const auto& list = listed_devices();
+  size_t n = list.ok() ? list.value().size() : 0;
+  if (list.ok() && n == 0)
+    if (auto counted = get().count_plugin_devices(); counted.ok()) n = std::min(counted.value(), kMaxDevices);
+  size_t unknown = 0;
+  if (n > 0 && !device_count.compare_exchange_strong(unknown, n)) n = unknown;
+  return std::max<size_t>(n, 1);
+}
+
+Session::Session(uint8_t index) : index(index), programs_([] {
     auto size = base::env_int("LAZYT_CACHE_SIZE", 1024, 1, 1 << 20);
     return static_cast<size_t>(size.ok() ? size.value() : 1024);
   }()) {
   // A wrong value is reported by device(), which every use passes.
   if (auto n = base::env_int("LAZYT_QUEUE", 4, 1, 1024); n.ok()) queue_ = static_cast<size_t>(n.value());
-  if (auto on = base::env_bool("LAZYT_REPLAY", true); on.ok()) replay_ = on.value();
+  static std::once_flag once;
+  std::call_once(once, [] {
+    if (auto on = base::env_bool("LAZYT_REPLAY", true); on.ok()) replay_ = on.value();
+  });
+  const auto& list = listed_devices();
+  if (list.ok() && index < list.value().size()) choice_ = list.value()[index];
+  else choice_.index = index;
 }
 
 Recorder& Session::take_recorder() {
@@ -96,7 +138,7 @@ Recorder& Session::take_recorder() {
   {
     std::lock_guard lock(recorders_mutex_);
     if (idle_.empty()) {
-      recorders_.push_back(std::make_unique<Recorder>());
+      recorders_.push_back(std::make_unique<Recorder>(index));
       recorders_.back()->set_replay(replay_);
       return *recorders_.back();
     }
@@ -131,21 +173,22 @@ std::vector<Recorder*> Session::all_recorders() {
 }
 
 Session::Totals Session::totals() {
-  const auto all = all_recorders();
-  std::lock_guard recording(recording_lock);
   Totals t;
-  for (Recorder* r : all) t.live_storages += r->live_storages(), t.tapes += r->tape_count();
+  for (Session* s : all()) {
+    const auto recorders = s->all_recorders();
+    std::lock_guard recording(recording_lock);
+    for (Recorder* r : recorders) t.live_storages += r->live_storages(), t.tapes += r->tape_count();
+  }
   return t;
 }
 
 void Session::set_replay(bool on) {
-  {
-    std::lock_guard lock(recorders_mutex_);
-    replay_ = on;
+  replay_ = on;
+  for (Session* s : all()) {
+    const auto recorders = s->all_recorders();
+    std::lock_guard recording(recording_lock);
+    for (Recorder* r : recorders) r->set_replay(on);
   }
-  const auto all = all_recorders();
-  std::lock_guard recording(recording_lock);
-  for (Recorder* r : all) r->set_replay(on);
 }
 
 base::Result<base::Ref<loader::Device>> Session::device() {
@@ -158,12 +201,28 @@ base::Result<base::Ref<loader::Device>> Session::device() {
                      base::env_int("LAZYT_MAX_PENDING", 20000, 1, 1 << 30).status(),
                      base::env_bool("LAZYT_EAGER", false).status(),
                      base::env_int("LAZYT_PROBE_BYTES", 1 << 24, 0, 1 << 30).status(),
-                     base::env_choice("LAZYT_FALLBACK", "allow").status(), loader::check_deadline()})
+                     base::env_choice("LAZYT_FALLBACK", "allow").status(), loader::check_deadline(),
+                     listed_devices().status()})
     if (!check.ok()) return check;
-  LAZYT_ASSIGN_OR_RETURN(auto plugin, loader::load(requested_));
-  LAZYT_ASSIGN_OR_RETURN(device_, loader::Device::open(plugin, 0));
+  LAZYT_ASSIGN_OR_RETURN(auto plugin, load_plugin());
+  LAZYT_ASSIGN_OR_RETURN(device_, loader::Device::open(plugin, choice_.index));
+  plugin_ = nullptr;
   base::log(LAZYT_LOG_INFO, fmt::format("backend {} {} ({})", plugin->info.name, plugin->info.version, device_->info.name));
   return device_;
+}
+
+base::Result<base::Ref<loader::Plugin>> Session::load_plugin() {
+  if (plugin_) return plugin_;
+  LAZYT_ASSIGN_OR_RETURN(plugin_, loader::load(choice_.backend, nullptr, choice_.variable));
+  return plugin_;
+}
+
+base::Result<uint32_t> Session::count_plugin_devices() {
+  std::lock_guard lock(device_mutex_);
+  if (forked_) return in_forked_child();
+  if (device_) return loader::device_count(*device_->plugin);
+  LAZYT_ASSIGN_OR_RETURN(auto plugin, load_plugin());
+  return loader::device_count(*plugin);
 }
 
 base::Ref<loader::Device> Session::device_in_use() {
@@ -171,7 +230,7 @@ base::Ref<loader::Device> Session::device_in_use() {
   return device_;
 }
 
-base::Status Session::use_backend(const std::string& requested) {
+base::Status Session::use_backend(DeviceChoice choice) {
   {
     std::lock_guard lock(device_mutex_);
     if (forked_) return in_forked_child();
@@ -181,9 +240,9 @@ base::Status Session::use_backend(const std::string& requested) {
   if (old && !lost) LAZYT_RETURN_IF_ERROR(flush_all(FlushReason::kBackendChange));
   drain();
   if (old) exec::InFlight::get().finish(old.get());
-  base::Result<base::Ref<loader::Plugin>> plugin = loader::load(requested);
+  base::Result<base::Ref<loader::Plugin>> plugin = loader::load(choice.backend);
   if (!plugin.ok()) return plugin.status();
-  LAZYT_ASSIGN_OR_RETURN(auto device, loader::Device::open(plugin.value(), 0));
+  LAZYT_ASSIGN_OR_RETURN(auto device, loader::Device::open(plugin.value(), choice.index));
   std::lock_guard submit(submit_mutex_);
   std::lock_guard lock(device_mutex_);
   const auto all = all_recorders();
@@ -195,7 +254,8 @@ base::Status Session::use_backend(const std::string& requested) {
     for (Recorder* r : all) r->clear_tapes();
   }
   programs_.clear();
-  requested_ = requested;
+  choice_ = std::move(choice);
+  plugin_ = nullptr;
   device_ = std::move(device);
   return {};
 }
@@ -235,7 +295,7 @@ base::Status Session::flush(Recorder& recorder, FlushReason reason) {
     *launch = recorder.flush(reason);
   }
   base::counter(fmt::format("Flush{}", flush_reason_name(reason))).add();
-  if (host_runner_) launch->threads = host_runner_->threads();
+  if (exec::HostRunner* host = host_runner_) launch->threads = host->threads();
   executor().submit([this, launch, device = std::move(device)]() mutable {
     loader::set_thread_count(launch->threads);
     try {
@@ -304,6 +364,15 @@ base::Result<base::Ref<loader::Buffer>> Session::upload(const void* data, uint64
   return loader::Buffer::from_host(device, data, size, std::move(keep));
 }
 
+base::Result<base::Ref<exec::Data>> Session::receive(const base::Ref<exec::Data>& source) {
+  LAZYT_ASSIGN_OR_RETURN(auto device, this->device());
+  auto data = base::make_ref<exec::Data>(source->shared_meta, source->size_bytes);
+  std::lock_guard submit(submit_mutex_);
+  executor().submit([source, data, device = std::move(device)] { exec::transfer(source, *data, device); },
+                    [data](const base::Status& lost) { data->poison(lost.with_note("copy", "from another device")); });
+  return data;
+}
+
 base::Status Session::flush_all(FlushReason reason) {
   for (Recorder* r : all_recorders()) LAZYT_RETURN_IF_ERROR(flush(*r, reason));
   return {};
@@ -344,7 +413,7 @@ void Session::drain() {
 void Session::drop_dead() {
   std::vector<base::Ref<exec::Data>> dead;  // dropped after the lock
   std::lock_guard recording(recording_lock);
-  dead = Recorder::take_dead();
+  dead = Recorder::take_dead(index);
 }
 
 base::Result<base::Ref<exec::Data>> Session::materialize(Storage& storage) {
@@ -423,12 +492,23 @@ base::Result<std::string> Session::refusal(const Op& op, Call& call, const Words
 
 void Session::shut_down_at_exit() {
   at_exit_ = true;
-  std::atexit([] { get().shutdown(); });  // the last one registered runs first
+  std::atexit([] { shut_down_all(); });  // the last one registered runs first
+}
+
+bool Session::mark_forked() {
+  for (Session* s : all()) forked_ = forked_ || s->device_ || s->executor_;
+  return forked_;
+}
+
+void Session::shut_down_all() {
+  if (forked_) return;
+  loader::cancel_all(true);
+  for (Session* s : all()) s->shutdown();
+  loader::settle();
+  loader::cancel_all(false);
 }
 
 void Session::shutdown() {
-  if (forked_) return;
-  loader::cancel_all(true);
   if (auto s = flush_all(FlushReason::kExit); !s.ok()) base::log(LAZYT_LOG_DEBUG, "exit: " + s.to_string());
   {
     std::lock_guard submit(submit_mutex_);
@@ -436,8 +516,6 @@ void Session::shutdown() {
   }
   drop_dead();
   if (auto device = device_in_use()) exec::InFlight::get().finish(device.get());
-  loader::settle();
-  loader::cancel_all(false);
 }
 
 }  // namespace lazyt::trace

@@ -1,7 +1,7 @@
 // Session: what one lazyt device runs on: the plugin's device, the executor, the caches, the recorders of threads.
 //
-// lazyt:0 is the one session of the process today. Recording needs no session's device: the plugin is
-// loaded when the first bytes or the first launch need it.
+// There is one for each device of the process (devices.h). Recording needs no session's device: the plugin is loaded when
+// the first bytes or the first launch need it, or the number of devices is asked for.
 #pragma once
 
 #include <atomic>
@@ -15,6 +15,7 @@
 #include "ir/graph.h"
 #include "loader/handles.h"
 #include "loader/worker.h"
+#include "trace/devices.h"
 #include "trace/recorder.h"
 
 namespace lazyt::trace {
@@ -33,8 +34,13 @@ class Moment : public base::RefCounted {
 
 class Session {
  public:
-  // The process's session. Never destroyed; shutdown() ends its work. [any thread]
-  static Session& get();
+  // The session of lazyt:index. Never destroyed; shut_down_all() ends its work. REQUIRES: index < kMaxDevices. [any thread]
+  static Session& get(size_t index = 0);
+  static std::vector<Session*> all();  // that were used
+  // The number of devices, fixed once it is known: listed in LAZYT_DEVICES, or those of the plugin, which is loaded for
+  // this. 1 as long as neither can be told; device() says why. [any thread]
+  static size_t count();
+  static size_t known_count();  // 0 before that: loads nothing
 
   // A recorder for a thread that begins to record, with the tapes of one that has ended if there is one. It lives
   // as long as the session; give_back when the thread ends: what is pending there stays so until it is needed, or
@@ -47,21 +53,25 @@ class Session {
   struct Totals {
     size_t live_storages = 0, tapes = 0;
   };
-  Totals totals();  // of all recorders
-  void set_replay(bool on);
+  static Totals totals();  // of all recorders of all sessions
+  static void set_replay(bool on);  // for all
 
-  // The plugin's device, loaded at first use (LAZYT_BACKEND, or `backend` before that). A failure
-  // is not remembered: the next call tries again. A lost device is an error that says so.
+  // The plugin's device, loaded at first use. A failure is not remembered: the next call tries again. A lost device
+  // is an error that says so.
   base::Result<base::Ref<loader::Device>> device();
-  // Finishes all work and moves on to another backend. Data of the old one stays readable. From a lost device it
-  // moves on with what is pending: only what needs that device's bytes fails.
-  base::Status use_backend(const std::string& requested);
+  // Finishes all work and moves on to another backend's device. Data of the old one stays readable. From a lost device
+  // it moves on with what is pending: only what needs that device's bytes fails.
+  base::Status use_backend(DeviceChoice choice);
 
   // A user's kernel for the backend in use; programs are compiled anew. No other thread may record meanwhile.
   base::Status add_kernel(const loader::CustomKernel& kernel);
 
   // The bytes on the device. When memory is short, waits for launches to end and tries again. keep: owns data.
   base::Result<base::Ref<loader::Buffer>> upload(const void* data, uint64_t size, loader::Keep keep);
+
+  // Another device's data on this one: filled behind what was handed to the executor before, with the source's error if
+  // it has one. Blocks as flush does.
+  base::Result<base::Ref<exec::Data>> receive(const base::Ref<exec::Data>& source);
 
   // Cuts the recorder's trace, if there is one, and hands it to the executor. Blocks while the queue is full:
   // callers hold neither the GIL nor the recorders' mutex.
@@ -83,26 +93,29 @@ class Session {
   // when fallback is not allowed silently.
   base::Result<std::string> refusal(const Op& op, Call& call, const Words& metas, uint32_t fresh);
 
-  // Runs islands; set once by the frontend.
-  void set_host_runner(exec::HostRunner* runner) { host_runner_ = runner; }
+  // Runs islands of all sessions; set once by the frontend.
+  static void set_host_runner(exec::HostRunner* runner) { host_runner_ = runner; }
   cache::ProgramCache& programs() { return programs_; }
   // Gives back what tensors left that died since the last launch. Launches and waits do so themselves.
   void drop_dead();
   uint64_t executor_busy_ns() const { return executor_ ? executor_->busy_ns() : 0; }
 
-  // Ends the work in flight, which plugins are told is no longer wanted, and the executor thread; later use
-  // starts it again. For exit: returns although a plugin hangs, after its deadline.
-  void shutdown();
-  // shutdown() when the process exits, and before static objects of plugins are destroyed: those are made when a
+  // Ends the work in flight, which plugins are told is no longer wanted, and the executor threads; later use
+  // starts them again. For exit: returns although a plugin hangs, after its deadline.
+  static void shut_down_all();
+  // shut_down_all() when the process exits, and before static objects of plugins are destroyed: those are made when a
   // plugin is loaded, or first compiles or runs something. For programs in C++; an interpreter has its own way.
-  void shut_down_at_exit();
+  static void shut_down_at_exit();
   // In a forked child nothing of the parent's threads is left: what the parent has used cannot be used there.
   // Returns whether that is so.
-  bool mark_forked() { return forked_ = forked_ || device_ || executor_; }
-  bool forked() const { return forked_; }
+  static bool mark_forked();
+  const uint8_t index;
 
  private:
-  Session();
+  explicit Session(uint8_t index);
+  base::Result<uint32_t> count_plugin_devices();
+  base::Result<base::Ref<loader::Plugin>> load_plugin();  // REQUIRES: device_mutex_
+  void shutdown();
   std::vector<Recorder*> all_recorders();
   base::Ref<loader::Device> device_in_use();  // null before the first use; may be lost
   void drain();                               // waits for what was submitted
@@ -114,14 +127,14 @@ class Session {
   std::mutex device_mutex_, submit_mutex_, recorders_mutex_;
   std::vector<std::unique_ptr<Recorder>> recorders_;
   std::vector<Recorder*> idle_;  // of threads that have ended
-  bool replay_ = true;
   base::Ref<loader::Device> device_;
-  std::string requested_;
+  base::Ref<loader::Plugin> plugin_;  // loaded to count its devices, until one is opened
+  DeviceChoice choice_;
   std::unique_ptr<loader::Worker> executor_;
   cache::ProgramCache programs_;
-  exec::HostRunner* host_runner_ = nullptr;
   size_t queue_ = 4;
-  std::atomic<bool> forked_{false}, at_exit_{false};
+  static std::atomic<exec::HostRunner*> host_runner_;
+  static std::atomic<bool> replay_, forked_, at_exit_;
 };
 
 }  // namespace lazyt::trace

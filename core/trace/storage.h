@@ -18,6 +18,8 @@ namespace lazyt::trace {
 
 class Recorder;
 
+inline constexpr uint32_t kMaxDevices = 32;  // of the process, lazyt:0 to lazyt:31
+
 // Guards the state of all storages and recorders.
 extern base::SpinLock recording_lock;
 
@@ -28,6 +30,7 @@ struct Storage {
   uint32_t slot = 0;
   bool pending = false;
   bool shared = false;  // other recorders may have kept a slot for it
+  uint8_t device = 0;   // index of the device it lies on
   Storage* previous = nullptr;  // live list of the recorder, while pending
   Storage* next = nullptr;
   base::Ref<exec::Data> data;

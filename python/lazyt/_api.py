@@ -10,42 +10,41 @@ from torch.utils import _pytree
 from torch.utils.dlpack import DLDeviceType
 
 from . import _C, metrics
+from . import device as device_module
 from ._code import to_code
 
 
 def mark_step(device: torch.device | str | None = None, wait: bool = False) -> None:
     """Cuts the trace here and starts running it; a hint, never needed.
 
-    Returns at once: recording goes on while the step runs. `wait=True` waits for it.
+    Returns at once: recording goes on while the step runs. `wait=True` waits for it. Without a device: on all.
     """
-    _check_device(device)
+    index = _index(device)
     _C.count("MarkStep")
-    _C.flush("MarkStep")
+    _C.flush("MarkStep", index)
     if wait:
-        _C.wait()
+        _C.wait(index)
 
 
 def wait_device_ops(devices: Sequence[str] | None = None) -> None:
-    """Waits until everything recorded so far has run."""
-    for device in devices or ():
-        _check_device(device)
-    _C.wait()
+    """Waits until everything recorded so far has run, on these devices or on all."""
+    for device in devices or (None,):
+        _C.wait(_index(device))
 
 
 def sync_multi(
     tensors: Sequence[torch.Tensor], devices: Sequence[str] | None = None, wait: bool = True
 ) -> None:
     """Cuts the trace so that these tensors are computed. `wait=True` waits for them."""
-    for device in devices or ():
-        _check_device(device)
+    indices = [_index(device) for device in devices or (None,)]
     if any(_is_ours(t) and _C.is_pending(t) for t in tensors):
         _C.flush("ValueNeeded")
-    if wait:
-        _C.wait()
+    for index in indices if wait else ():
+        _C.wait(index)
 
 
 def to_lazy(value: Any) -> Any:
-    """A tensor, a module, or any nest of them, moved to the device."""
+    """A tensor, a module, or any nest of them, moved to the current device."""
     return _move(value, "lazyt")
 
 
@@ -55,7 +54,7 @@ def to_eager(value: Any) -> Any:
 
 
 def from_dlpack(value: Any) -> torch.Tensor:
-    """Another library's tensor (`__dlpack__`) on the device, not copied where the backend can use its memory.
+    """Another library's tensor (`__dlpack__`) on the current device, not copied where the backend can use its memory.
 
     The memory stays its owner's, who must not write to it while the tensor lives; what is written to the
     tensor does not reach the owner.
@@ -86,9 +85,29 @@ def explain() -> str:
     return metrics.explanation()
 
 
-def backend() -> dict[str, Any]:
-    """The backend in use: name, version, description, vendor, path, score, device. Loads it."""
-    return _C.backend()
+def backend(device: torch.device | str | None = None) -> dict[str, Any]:
+    """The backend of a device, the current one if none is named: name, version, description, vendor, path, score,
+    device, device_index (the plugin's). Loads it."""
+    index = _index(device)
+    return _C.backend(-1 if index is None else index)
+
+
+def devices() -> list[dict[str, Any]]:
+    """The process's devices in order: what `backend` says of each, and lazyt (its name), programs (compiled ones
+    that are kept), busy (seconds in which its executor worked), memory. Loads their backends.
+
+    LAZYT_DEVICES=onednn,cuda:1 lists them; without it they are all devices of LAZYT_BACKEND's plugin.
+    """
+    return [
+        {"lazyt": f"lazyt:{i}"}
+        | _C.backend(i)
+        | {
+            "programs": _C.program_count(i),
+            "busy": _C.executor_busy_seconds(i),
+            "memory": dict(_C.memory_stats(i)),
+        }
+        for i in range(_C.device_count())
+    ]
 
 
 def backends() -> list[dict[str, Any]]:
@@ -96,19 +115,21 @@ def backends() -> list[dict[str, Any]]:
     return json.loads(_C.backends())["candidates"]
 
 
-def use_backend(name: str) -> None:
-    """Goes on with another backend: a name, a path, or a list in order of preference ('cuda,onednn').
+def use_backend(name: str, device: torch.device | str | None = None) -> None:
+    """Goes on with another backend on a device, the current one if none is named: a name, a path, either with the number
+    of the backend's device ('cuda:1'), or a list in order of preference ('cuda,onednn').
 
     Tensors move along. If it cannot be loaded, the error says what was tried, and the old one stays.
     """
-    _C.use_backend(name)
+    index = _index(device)
+    _C.use_backend(name, -1 if index is None else index)
 
 
 _kernels: dict[str, Any] = {}  # keeps what backends call
 
 
 def add_kernel(name: str, kernel: Any, *, entry: str = "", user_data: int = 0) -> None:
-    """Hands the backend in use a kernel for an operator that `torch.library` defines, 'mylib::op'.
+    """Hands the current device's backend a kernel for an operator that `torch.library` defines, 'mylib::op'.
 
     kernel: a C function of type lazyt_kernel_function_t (of ctypes, or its address), for backends whose memory the
     CPU reaches; or a text of CUDA C that has the function `entry`. The operator needs a fake kernel, as for
@@ -138,9 +159,13 @@ def _is_ours(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.device.type == "lazyt"
 
 
-def _check_device(device: torch.device | str | None) -> None:
-    if device and torch.device(device) not in (torch.device("lazyt"), torch.device("lazyt", 0)):
-        raise ValueError(f"there is no lazyt device '{device}'; there is one, lazyt:0")
+def _index(device: torch.device | str | None) -> int | None:
+    if device is None:
+        return None
+    try:
+        return device_module._index(device)
+    except RuntimeError as error:
+        raise ValueError(f"there is no lazyt device '{device}': {error}") from None
 
 
 def _move(value: Any, device: str) -> Any:

@@ -67,7 +67,7 @@ def _patch_dlpack() -> None:
     def dlpack_device(self):
         if not is_ours(self):
             return device_of(self)
-        kind, index = _C.dlpack_device()
+        kind, index = _C.dlpack_device(self)
         return DLDeviceType(kind), index
 
     @functools.wraps(export)

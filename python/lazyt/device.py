@@ -1,4 +1,4 @@
-"""`torch.lazyt`: what PyTorch and its users expect of a device's module. There is one device, lazyt:0."""
+"""`torch.lazyt`: what PyTorch and its users expect of a device's module. Which devices there are: `lazyt.devices()`."""
 
 from collections.abc import Iterable
 from contextlib import nullcontext
@@ -13,7 +13,6 @@ _forked = False
 
 Stream = torch.Stream
 Event = torch.Event  # one with enable_timing cuts the trace where it is recorded
-default_generators = (_C.default_generator(),)
 
 
 def _lazy_init() -> None:
@@ -33,65 +32,72 @@ def is_available() -> bool:
 
 
 def device_count() -> int:
-    return 1
+    """Those that LAZYT_DEVICES lists, else those of the backend, which is loaded for this. It never changes."""
+    return _C.device_count()
 
 
 def current_device() -> int:
-    return 0
+    """Of this thread: where `device="lazyt"` is."""
+    return _C.current_device()
 
 
 def _index(device: Any) -> int:
+    if device is None:
+        return current_device()
     if isinstance(device, int):
         index = device
     else:
-        wanted = torch.device(device) if device is not None else torch.device("lazyt", 0)
+        wanted = torch.device(device)
         if wanted.type != "lazyt":
             raise ValueError(f"expected a lazyt device, got '{wanted}'")
-        index = wanted.index or 0
-    if index not in (0, -1):
-        raise RuntimeError(f"there is no device lazyt:{index}; there is one, lazyt:0")
-    return 0
+        index = -1 if wanted.index is None else wanted.index
+    if index < 0:
+        return current_device()
+    if index > 0 and index >= (count := device_count()):
+        there = "is one, lazyt:0" if count == 1 else f"are {count}, lazyt:0 to lazyt:{count - 1}"
+        raise RuntimeError(f"there is no device lazyt:{index}; there {there}")
+    return index
 
 
 def set_device(device: Any) -> None:
-    _index(device)
+    """Of this thread."""
+    _C.set_device(_index(device))
 
 
 class device:
-    """Context manager that selects a device. There is one, so it only checks."""
+    """Context manager that selects a device; a negative number selects nothing."""
 
     def __init__(self, device: Any):
         self.idx = _index(device)
 
     def __enter__(self) -> "device":
+        self.before = current_device()
+        _C.set_device(self.idx)
         return self
 
     def __exit__(self, *_: object) -> None:
-        return None
+        _C.set_device(self.before)
 
 
 class device_of(device):
     """Context manager that selects the device of a tensor or storage; on other devices it does nothing."""
 
     def __init__(self, obj: Any):
-        super().__init__(0)
+        super().__init__(obj.device if obj.device.type == "lazyt" else None)
 
 
 def get_device_name(device: Any = None) -> str:
-    _index(device)
-    return str(_C.backend()["device"])
+    return str(_C.backend(_index(device))["device"])
 
 
 def synchronize(device: Any = None) -> None:
-    """Waits until everything recorded so far has run."""
-    _index(device)
-    _C.wait()
+    """Waits until everything recorded so far has run there."""
+    _C.wait(_index(device))
 
 
 def current_stream(device: Any = None) -> torch.Stream:
-    """The one stream: order is the runtime's business."""
-    _index(device)
-    return torch.accelerator.current_stream()
+    """The one stream of the thread and device: order is the runtime's business."""
+    return torch.accelerator.current_stream(_index(device))
 
 
 def default_stream(device: Any = None) -> torch.Stream:
@@ -115,8 +121,7 @@ def empty_cache() -> None:
 
 def memory_stats(device: Any = None) -> dict[str, int]:
     """bytes_in_use, peak_bytes_in_use, bytes_reserved, derived_bytes (kept forms of inputs)."""
-    _index(device)
-    return dict(_C.memory_stats())
+    return dict(_C.memory_stats(_index(device)))
 
 
 def memory_allocated(device: Any = None) -> int:
@@ -137,49 +142,60 @@ def max_memory_reserved(device: Any = None) -> int:
 
 def mem_get_info(device: Any = None) -> tuple[int, int]:
     """Free bytes and all bytes, as far as the backend knows them."""
-    _index(device)
-    return torch.accelerator.get_memory_info(0)
+    return torch.accelerator.get_memory_info(_index(device))
 
 
-# Random numbers: one generator. Seed and offset are data of a program, so seeding never waits.
+# Random numbers: a generator for each device. Seed and offset are data of a program, so seeding never waits.
+
+
+def _generator(device: Any = None) -> torch.Generator:
+    return _C.default_generator(_index(device))
+
+
+def __getattr__(name: str) -> Any:
+    if name == "default_generators":  # as many as there are devices
+        return tuple(_generator(i) for i in range(device_count()))
+    raise AttributeError(f"module 'torch.lazyt' has no attribute '{name}'")
 
 
 def manual_seed(seed: int) -> None:
-    default_generators[0].manual_seed(int(seed))
+    """Of the current device."""
+    _generator().manual_seed(int(seed))
 
 
-manual_seed_all = manual_seed
+def manual_seed_all(seed: int) -> None:
+    # Also of devices that nothing has asked for: seeding loads no plugin.
+    _C.seed_all(int(seed))
 
 
 def seed() -> int:
-    """Seeds with a number that differs each time, and returns it."""
-    return default_generators[0].seed()
+    """Seeds the current device with a number that differs each time, and returns it."""
+    return _generator().seed()
 
 
-seed_all = seed
+def seed_all() -> None:
+    manual_seed_all(torch.Generator().seed())
 
 
 def initial_seed() -> int:
-    return default_generators[0].initial_seed()
+    return _generator().initial_seed()
 
 
 def get_rng_state(device: Any = "lazyt") -> torch.Tensor:
-    _index(device)
-    return default_generators[0].get_state()
+    return _generator(device).get_state()
 
 
 def set_rng_state(new_state: torch.Tensor, device: Any = "lazyt") -> None:
-    _index(device)
-    default_generators[0].set_state(new_state.cpu())
+    _generator(device).set_state(new_state.cpu())
 
 
 def get_rng_state_all() -> list[torch.Tensor]:
-    return [get_rng_state()]
+    return [get_rng_state(i) for i in range(device_count())]
 
 
 def set_rng_state_all(new_states: Iterable[torch.Tensor]) -> None:
-    for state in new_states:
-        set_rng_state(state)
+    for i, state in enumerate(new_states):
+        set_rng_state(state, i)
 
 
 def get_amp_supported_dtype() -> list[torch.dtype]:

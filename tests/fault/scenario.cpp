@@ -50,7 +50,7 @@ class Scenario {
     if (of_loading) {
       for (int round = 1; round <= call_ + kMoreSteps; round++) load_and_unload(round);
     } else {
-      if (Status s = session_.use_backend(faulty()); !s.ok()) failures_.push_back({0, "load", s});
+      if (Status s = session_.use_backend({faulty()}); !s.ok()) failures_.push_back({0, "load", s});
       for (int i = 1; i <= call_ + kMoreSteps; i++) step(i);
     }
     const std::string outcome = judge();
@@ -175,11 +175,11 @@ class Scenario {
   }
 
   void load_and_unload(int round) {
-    if (Status s = session_.use_backend(faulty()); !s.ok())
+    if (Status s = session_.use_backend({faulty()}); !s.ok())
       failures_.push_back({round, "load", s});
     else
       step(round);
-    if (Status s = session_.use_backend(sound()); !s.ok())
+    if (Status s = session_.use_backend({sound()}); !s.ok())
       failures_.push_back({round, "the other backend", s});
     lazyt::loader::settle();  // the library is gone
   }
@@ -247,7 +247,7 @@ class Scenario {
   std::string check_it_goes_on(const std::string& outcome) {
     failures_.clear();
     wrong_values_ = 0;
-    if (Status s = session_.use_backend(sound()); !s.ok()) failures_.push_back({-1, "the other backend", s});
+    if (Status s = session_.use_backend({sound()}); !s.ok()) failures_.push_back({-1, "the other backend", s});
     step(200);
     return failures_.empty() && wrong_values_ == 0 ? outcome
                                                    : wrong("it does not go on with another backend");
@@ -272,7 +272,7 @@ int run_cell(const std::string& function, int call, const std::string& action) {
   const std::string outcome = scenario.run();
   std::printf("%s\n", outcome.c_str());
   std::fflush(stdout);
-  Session::get().shutdown();
+  Session::shut_down_all();
   return 0;  // through exit handlers: a hung thread must not keep the process
 }
 

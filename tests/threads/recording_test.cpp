@@ -184,7 +184,7 @@ TEST_F(RecordingThreads, FourTimesAThousandStepsGiveExactResults) {
   fmt::print("{} threads x {} steps in {:.2f} s, {} programs\n", kThreads, steps, seconds.count(),
              base::counter("UncachedCompile").value());
   published.reset();
-  session_.shutdown();
+  Session::shut_down_all();
 }
 
 }  // namespace

@@ -21,10 +21,14 @@ namespace lazyt {
 // is finished first. Idempotent. [any thread]
 void initialize();
 
-// lazyt:0. initialize() has been called.
-c10::Device device();
+// lazyt:index; c10::Error if there is none. initialize() has been called. [any thread]
+c10::Device device(int index = 0);
 
-// Cuts the trace here and starts running it; returns while it runs. A hint, but without Python nothing else
+// How many devices the process has: those that LAZYT_DEVICES lists, or those of the backend, which is loaded for
+// this. [any thread]
+int device_count();
+
+// Cuts the calling thread's traces here and starts running it; returns while it runs. A hint, but without Python nothing else
 // cuts at the end of a step: call it after the optimizer's. wait: also waits for it. [any thread]
 void mark_step(bool wait = false);
 

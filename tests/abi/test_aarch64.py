@@ -16,6 +16,7 @@ import abi_layout  # noqa: E402
 CC = "aarch64-linux-gnu-gcc"
 RUNNER = ["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"]
 INCLUDE = f"-I{ROOT / 'abi' / 'include'}"
+C_INCLUDE = f"-I{ROOT / 'abi' / 'c'}"
 pytestmark = pytest.mark.skipif(not shutil.which(CC), reason=f"{CC} is not installed")
 emulated = pytest.mark.skipif(not shutil.which(RUNNER[0]), reason=f"{RUNNER[0]} is not installed")
 
@@ -37,6 +38,7 @@ def shared(sources: list[Path], library: Path) -> Path:
         "-fvisibility=hidden",
         "-pthread",
         INCLUDE,
+        C_INCLUDE,
     ]
     run(CC, *flags, *sources, "-lm", "-o", library)
     names = run("aarch64-linux-gnu-nm", "-D", "--defined-only", library).split()

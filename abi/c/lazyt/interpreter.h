@@ -229,6 +229,12 @@ static inline int64_t lazyt_rank(const lazyt_question_t *q, uint32_t i) {
   return lazyt_value(q->program, lazyt_node_arg(q->program, q->node, i)->payload)->rank;
 }
 
+static inline int lazyt_same_dims(const lazyt_question_t *q, uint32_t i, uint32_t k) {
+  const lazyt_value_t *a = lazyt_value(q->program, lazyt_node_arg(q->program, q->node, i)->payload);
+  const lazyt_value_t *b = lazyt_value(q->program, lazyt_node_arg(q->program, q->node, k)->payload);
+  return a->rank == b->rank && memcmp(lazyt_ints(q->program, a->dims), lazyt_ints(q->program, b->dims), a->rank * sizeof(int64_t)) == 0;
+}
+
 static inline const lazyt_operator_t *lazyt_find(const lazyt_program_t *p, const lazyt_node_t *node) {
   const lazyt_string_t name = lazyt_text(p, node->name), overload = lazyt_text(p, node->overload);
   for (uint64_t i = 0; i < lazyt_interpreter->operator_count; i++) {

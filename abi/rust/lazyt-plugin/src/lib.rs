@@ -9,11 +9,12 @@
 //! | `[any]` | `Sync` |
 //! | nothing throws across the boundary (C-7) | a panic becomes INTERNAL |
 //!
-//! Implement [`Backend`] and [`Device`], then `export_plugin!(MyBackend);`.
+//! Implement [`Backend`] and [`Device`], then `export_plugin!(MyBackend);`; or begin with operators alone: [`interpreter`].
 mod backend;
 mod error;
 mod event;
 mod host;
+pub mod interpreter;
 mod program;
 mod tables;
 

@@ -38,7 +38,7 @@ class Arg(str):
     """Text of an argument that is no tensor."""
 
 
-def number(v) -> str:
+def number(v, digits: int = 17) -> str:
     if isinstance(v, bool):
         return "1" if v else "0"
     if isinstance(v, int):
@@ -47,11 +47,13 @@ def number(v) -> str:
         return "nan"
     if math.isinf(v):
         return "inf" if v > 0 else "-inf"
-    return str(int(v)) if v == int(v) and abs(v) < 1e15 else repr(v)
+    if v == int(v) and abs(v) < 1e15:
+        return str(int(v))
+    return repr(v) if digits == 17 else f"{v:.{digits}g}"
 
 
-def numbers(t: torch.Tensor) -> str:
-    return " ".join(number(v) for v in t.reshape(-1).tolist())
+def numbers(t: torch.Tensor, digits: int = 17) -> str:
+    return " ".join(number(v, digits) for v in t.reshape(-1).tolist())
 
 
 def type_of(t: torch.Tensor) -> str:
@@ -78,8 +80,9 @@ def literal(v) -> str:
 
 
 class Corpus:
-    def __init__(self, name: str, note: str):
+    def __init__(self, name: str, note: str, digits: int = 17):
         self.name, self.lines = name, [f"# {note} Written by tools/build/make_conformance_corpus.py."]
+        self.digits = digits
 
     def case(self, name, op, args, call, rel=2.0, terms=0.0, exact=False, host=()):
         """`args`: tensors, lists of tensors, and the rest as it stands in the schema. `call` maps the tensors
@@ -138,11 +141,11 @@ class Corpus:
             f"  return {', '.join(outs)}",
             "}",
         ]
-        self.lines += [("in " + numbers(t)).strip() for t in unique]
+        self.lines += [("in " + numbers(t, self.digits)).strip() for t in unique]
         self.lines += [f"in {number(v)}" for _, v in host]
         for r, d in results:
             eps = 0.0 if exact or not d.is_floating_point else EPS[NAMES[d]]
-            self.lines.append(f"out {rel * eps:.3g} {terms * eps:.3g} {numbers(r)}".strip())
+            self.lines.append(f"out {rel * eps:.3g} {terms * eps:.3g} {numbers(r, self.digits)}".strip())
 
     def write(self, folder: Path):
         (folder / f"{self.name}.lzt").write_text("\n".join(self.lines) + "\n", encoding="utf-8")
@@ -713,11 +716,577 @@ def random(folder):
     c.write(folder)
 
 
+def distinct(*shape, dtype=torch.float32):
+    """Different numbers, in no order."""
+    n = math.prod(shape)
+    return ((torch.randperm(n) - n // 2).double() / 64).reshape(shape).to(dtype)
+
+
+def listed(call):
+    return lambda *args: list(call(*args))
+
+
+def along(folder):
+    c = Corpus(
+        "along", "Along one dim or some: softmax, variances, extremes, running sums, sorting.", digits=9
+    )
+    aten = torch.ops.aten
+    a, cube, long, wide = grid(3, 5), grid(2, 3, 4), grid(1, 1100), grid(3, 40)
+    many = {
+        "rows": (a, 1),
+        "columns": (a, 0),
+        "middle": (cube, 1),
+        "wide": (wide, 1),
+        "long": (long, 1),
+        "strided": (permuted(a), 1),
+    }
+    for tag, (x, d) in many.items():
+        g, short = grid(*x.shape), tag != "long"
+        soft = torch.softmax(x.double(), d).float()
+        c.case(f"softmax_{tag}", "aten::_softmax", [x, d, False], aten._softmax, rel=32, terms=1)
+        c.case(
+            f"softmax_backward_{tag}",
+            "aten::_softmax_backward_data",
+            [g, soft, d, torch.float32],
+            lambda g, y, d, t: (g - (g * y).sum(d, keepdim=True)) * y,
+            rel=8,
+            terms=32,
+        )
+        c.case(f"log_softmax_{tag}", "aten::_log_softmax", [x, d, False], aten._log_softmax, rel=16, terms=32)
+        c.case(f"logsumexp_{tag}", "aten::logsumexp", [x, [d], False], aten.logsumexp, rel=16, terms=8)
+        c.case(
+            f"var_{tag}",
+            "aten::var.correction",
+            [x, [d], 1, True],
+            lambda x, d, k, keep: x.var(d, correction=k, keepdim=keep),
+            rel=16,
+            terms=8,
+        )
+        c.case(
+            f"cumsum_{tag}",
+            "aten::cumsum",
+            [x, d, None],
+            lambda x, d, t: x.cumsum(d),
+            rel=4,
+            terms=4 * x.shape[d],
+        )
+        for name in ("cummax", "cummin") if short else ():
+            c.case(
+                f"{name}_{tag}",
+                f"aten::{name}",
+                [x, d],
+                listed(getattr(aten, name)),
+                exact=True,
+            )
+        unequal = distinct(*x.shape)
+        for name in ("argmax", "argmin"):
+            c.case(f"{name}_{tag}", f"aten::{name}", [unequal, d, False], getattr(aten, name), exact=True)
+        for name in ("max", "min") if short else ():
+            c.case(
+                f"{name}_dim_{tag}",
+                f"aten::{name}.dim",
+                [unequal, d, True],
+                listed(getattr(aten, name).dim),
+                exact=True,
+            )
+        c.case(
+            f"sort_{tag}",
+            "aten::sort",
+            [unequal, d, tag == "rows"],
+            lambda x, d, down: list(torch.sort(x, d, down)),
+            exact=True,
+        )
+        c.case(
+            f"topk_{tag}",
+            "aten::topk",
+            [unequal, 2, d, tag != "wide", True],
+            lambda x, k, d, most, s: list(torch.topk(x, k, d, most, s)),
+            exact=True,
+        )
+    c.case(
+        "softmax_infinite",
+        "aten::_softmax",
+        [torch.tensor([[-math.inf, 0.0, 1.0], [-math.inf] * 3, [math.nan, 0, 1]]), 1, False],
+        aten._softmax,
+        rel=16,
+    )
+    c.case("logsumexp_all", "aten::logsumexp", [cube, [0, 2], True], aten.logsumexp, rel=16, terms=8)
+    c.case(
+        "logsumexp_infinite",
+        "aten::logsumexp",
+        [torch.tensor([[-math.inf] * 2, [math.inf, 0.0], [1.0, -math.inf]]), [1], False],
+        aten.logsumexp,
+        rel=8,
+        terms=2,
+    )
+    c.case(
+        "std",
+        "aten::std.correction",
+        [cube, [0, 2], 0, False],
+        lambda x, d, k, keep: x.std(d, correction=k, keepdim=keep),
+        rel=16,
+        terms=8,
+    )
+    c.case(
+        "var_mean",
+        "aten::var_mean.correction",
+        [cube + 100, [1], 1, False],
+        lambda x, d, k, keep: list(torch.var_mean(x, d, correction=k, keepdim=keep)),
+        rel=16,
+        terms=128,
+    )
+    c.case(
+        "var_all",
+        "aten::var.correction",
+        [cube, None, 1, False],
+        lambda x, d, k, keep: x.var(correction=k),
+        rel=16,
+        terms=8,
+    )
+    c.case(
+        "argmax_all", "aten::argmax", [distinct(4, 300), None, False], lambda x, d, k: x.argmax(), exact=True
+    )
+    c.case(
+        "max_dim_nan",
+        "aten::max.dim",
+        [torch.tensor([[1.0, math.nan, 3.0, math.nan], [2.0, 5.0, 1.0, 0.0]]), 1, False],
+        lambda x, d, k: list(aten.max.dim(x, d, k)),
+        exact=True,
+    )
+    c.case(
+        "max_dim_i64",
+        "aten::max.dim",
+        [torch.tensor([[3, -7, 2**40], [5, 9, 1]]), 1, False],
+        lambda x, d, k: list(aten.max.dim(x, d, k)),
+        exact=True,
+    )
+    c.case(
+        "aminmax", "aten::aminmax", [cube, None, False], lambda x, d, k: list(torch.aminmax(x)), exact=True
+    )
+    c.case(
+        "aminmax_dim",
+        "aten::aminmax",
+        [cube, 1, True],
+        lambda x, d, k: list(torch.aminmax(x, dim=d, keepdim=k)),
+        exact=True,
+    )
+    c.case(
+        "cumsum_i64",
+        "aten::cumsum",
+        [torch.arange(1, 601).reshape(2, 300), 1, None],
+        lambda x, d, t: x.cumsum(d),
+        exact=True,
+    )
+    c.case(
+        "cumprod", "aten::cumprod", [grid(3, 9, positive=True), 1, None], lambda x, d, t: x.cumprod(d), rel=32
+    )
+    c.case("logcumsumexp", "aten::logcumsumexp", [wide, 1], aten.logcumsumexp, rel=32, terms=16)
+    c.case(
+        "logcumsumexp_infinite",
+        "aten::logcumsumexp",
+        [torch.tensor([-math.inf, -math.inf, 0.0, 1.0, math.inf, 2.0]), 0],
+        aten.logcumsumexp,
+        rel=8,
+        terms=2,
+    )
+    c.case(
+        "cummax_nan",
+        "aten::cummax",
+        [torch.tensor([1.0, 1.0, math.nan, 2.0, math.nan]), 0],
+        lambda x, d: list(aten.cummax(x, d)),
+        exact=True,
+    )
+    c.case(
+        "sort_stable",
+        "aten::sort.stable",
+        [torch.tensor([[2.0, 1.0, 2.0, math.nan, 1.0, math.nan]]), True, 1, False],
+        lambda x, s, d, down: list(torch.sort(x, dim=d, descending=down, stable=s)),
+        exact=True,
+    )
+    c.case(
+        "sort_stable_down",
+        "aten::sort.stable",
+        [torch.tensor([[2.0, 1.0, 2.0, math.nan, 1.0, math.nan]]), True, 1, True],
+        lambda x, s, d, down: list(torch.sort(x, dim=d, descending=down, stable=s)),
+        exact=True,
+    )
+    c.case(
+        "sort_runs",
+        "aten::sort",
+        [distinct(1, 4200), 1, False],
+        lambda x, d, down: list(torch.sort(x, d, down)),
+        exact=True,
+    )
+    c.case(
+        "topk_runs",
+        "aten::topk",
+        [distinct(2200), 7, 0, True, True],
+        lambda x, k, d, most, s: list(torch.topk(x, k, d, most, s)),
+        exact=True,
+    )
+    for name, k in (("kthvalue", [3]), ("median", [])):
+        op = "aten::kthvalue" if name == "kthvalue" else "aten::median.dim"
+        f = (
+            (lambda x, k, d, keep: list(torch.kthvalue(x, k, d, keep)))
+            if k
+            else (lambda x, d, keep: list(torch.median(x, d, keep)))
+        )
+        c.case(name, op, [distinct(3, 7), *k, 1, False], f, exact=True)
+        c.case(f"{name}_columns", op, [distinct(6, 7), *k, 0, True], f, exact=True)
+        c.case(f"{name}_runs", op, [distinct(1, 2100), *k, 1, False], f, exact=True)
+    c.case(
+        "median_nan",
+        "aten::median.dim",
+        [torch.tensor([[1.0, math.nan, 3.0], [2.0, 5.0, 1.0]]), 1, False],
+        lambda x, d, k: list(torch.median(x, d, k)),
+        exact=True,
+    )
+    c.write(folder)
+
+
+def normalizations(folder):
+    c = Corpus("normalizations", "Layer, RMS, group and batch norm, and their backwards.", digits=9)
+    aten = torch.ops.aten
+    for tag, shape, own in (
+        ("rows", (4, 6), [6]),
+        ("two_dims", (2, 3, 4), [3, 4]),
+        ("wide", (3, 300), [300]),
+        ("long", (1, 1100), [1100]),
+    ):
+        x, g, w, b = grid(*shape), grid(*shape), grid(*own), grid(*own)
+        for kind, ww, bb in (("", w, b), ("_plain", None, None), ("_weight", w, None))[
+            : 1 if tag in ("wide", "long") else 3
+        ]:
+            c.case(
+                f"layer_norm_{tag}{kind}",
+                "aten::native_layer_norm",
+                [x, own, ww, bb, 1e-5],
+                lambda *a: list(aten.native_layer_norm(*a)),
+                rel=32,
+                terms=32,
+            )
+        mean, rstd = aten.native_layer_norm(x.double(), own, None, None, 1e-5)[1:]
+        c.case(
+            f"layer_norm_backward_{tag}",
+            "aten::native_layer_norm_backward",
+            [g, x, own, mean.float(), rstd.float(), w, b, [True, True, True]],
+            lambda *a: list(aten.native_layer_norm_backward(*a)),
+            rel=64,
+            terms=256,
+        )
+        inverse = (x.double().square().mean([-1 - d for d in range(len(own))], keepdim=True) + 1e-5).rsqrt()
+        c.case(
+            f"rms_norm_{tag}",
+            "aten::_fused_rms_norm",
+            [x, own, w, 1e-5],
+            lambda x, own, w, e, r=inverse: [x * r * w, r],
+            rel=32,
+            terms=32,
+        )
+    x, g = grid(2, 4, 3, 5), grid(2, 4, 3, 5)
+    last = x.to(memory_format=torch.channels_last)
+    w, b = grid(4), grid(4)
+    for tag, y in (("", x), ("_channels_last", last)):
+        g = g.contiguous(memory_format=torch.channels_last if tag else torch.contiguous_format)
+        for groups in (1, 2, 4):
+            out, mean, rstd = aten.native_group_norm(
+                x.double(), w.double(), b.double(), 2, 4, 15, groups, 1e-5
+            )
+            c.case(
+                f"group_norm_{groups}{tag}",
+                "aten::native_group_norm",
+                [y, w, b, 2, 4, 15, groups, 1e-5],
+                lambda x, *a: list(aten.native_group_norm(x.contiguous(), *a)),
+                rel=32,
+                terms=32,
+            )
+            c.case(
+                f"group_norm_backward_{groups}{tag}",
+                "aten::native_group_norm_backward",
+                [g, y, mean.float(), rstd.float(), w, 2, 4, 15, groups, [True, True, True]],
+                lambda g, x, *a: list(aten.native_group_norm_backward(g.contiguous(), x.contiguous(), *a)),
+                rel=64,
+                terms=256,
+            )
+        mean, var = grid(4), grid(4, positive=True)
+        for training in (True, False):
+            c.case(
+                f"batch_norm_{'train' if training else 'eval'}{tag}",
+                "aten::_native_batch_norm_legit_functional",
+                [y, w, b, mean, var, training, 0.1, 1e-5],
+                lambda x, w, b, m, v, t, p, e: list(batch_norm(x, w, b, m, v, t, p, e)),
+                rel=32,
+                terms=32,
+            )
+            saved = (
+                x.double().mean((0, 2, 3)).float(),
+                (x.double().var((0, 2, 3), correction=0) + 1e-5).rsqrt().float(),
+            )
+            c.case(
+                f"batch_norm_backward_{'train' if training else 'eval'}{tag}",
+                "aten::native_batch_norm_backward",
+                [g, y, w, mean, var, *saved, training, 1e-5, [True, True, True]],
+                lambda g, x, *a: list(aten.native_batch_norm_backward(g.contiguous(), x.contiguous(), *a)),
+                rel=64,
+                terms=256,
+            )
+        c.case(
+            f"batch_norm_no_training{tag}",
+            "aten::_native_batch_norm_legit_no_training",
+            [y, w, b, mean, var, 0.1, 1e-5],
+            lambda x, *a: [batch_norm(x, *a[:4], False, *a[4:])[0], torch.zeros(0), torch.zeros(0)],
+            rel=32,
+            terms=32,
+        )
+    c.write(folder)
+
+
+def batch_norm(x, w, b, mean, var, training, momentum, eps):
+    """All five results of _native_batch_norm_legit_functional."""
+    dims = [d for d in range(x.dim()) if d != 1]
+    n = x.numel() // x.shape[1]
+    m, v = (x.mean(dims), x.var(dims, correction=0)) if training else (mean, var)
+    shape = [1, -1] + [1] * (x.dim() - 2)
+    inv = (v + eps).rsqrt()
+    y = (x - m.view(shape)) * (inv * w).view(shape) + b.view(shape)
+    if not training:
+        return y, torch.zeros(0), torch.zeros(0), mean, var
+    return y, m, inv, momentum * m + (1 - momentum) * mean, momentum * v * n / (n - 1) + (1 - momentum) * var
+
+
+def products(folder):
+    c = Corpus(
+        "products",
+        "More matrix products and convolutions: batches, splits of long sums, windows of one to three dims.",
+        digits=9,
+    )
+    aten = torch.ops.aten
+    for tag, (batch, m, k, n) in {
+        "few": (3, 5, 7, 6),
+        "many": (132, 5, 1, 5),
+        "long": (1, 6, 520, 5),
+        "tiles": (1, 66, 9, 70),
+        "rows": (2, 1, 9, 40),
+        "columns": (2, 40, 9, 1),
+    }.items():
+        a, b = grid(batch, m, k), grid(batch, k, n)
+        c.case(f"bmm_{tag}", "aten::bmm", [a, b], torch.bmm, terms=4 * k)
+        if tag in ("tiles", "many", "long"):
+            continue
+        turned = (
+            a.transpose(1, 2).contiguous().transpose(1, 2),
+            b.transpose(1, 2).contiguous().transpose(1, 2),
+        )
+        c.case(f"bmm_{tag}_strided", "aten::bmm", list(turned), torch.bmm, terms=4 * k)
+    a, b = grid(3, 5, 7), grid(3, 7, 6)
+    c.case(
+        "baddbmm",
+        "aten::baddbmm",
+        [grid(5, 6), a, b, 0.5, 2],
+        lambda s, x, y, beta, alpha: torch.baddbmm(s, x, y, beta=beta, alpha=alpha),
+        rel=4,
+        terms=64,
+    )
+    c.case(
+        "addmm_column",
+        "aten::addmm",
+        [grid(5, 1), a[0].clone(), b[0].clone(), 1, 1],
+        lambda s, x, y, *_: torch.addmm(s, x, y),
+        terms=32,
+    )
+    c.case(
+        "addmm_beta_zero",
+        "aten::addmm",
+        [torch.full((6,), math.nan), a[0].clone(), b[0].clone(), 0, 1],
+        lambda s, x, y, *_: x @ y,
+        terms=32,
+    )
+    c.case(
+        "addmm_host",
+        "aten::addmm",
+        [grid(6), a[0].clone(), b[0].clone(), Arg("%h0"), Arg("%h1")],
+        lambda s, x, y, *_: torch.addmm(s, x, y, beta=0.25, alpha=1.5),
+        rel=4,
+        terms=64,
+        host=[("f64", 0.25), ("f64", 1.5)],
+    )
+    c.case(
+        "addmv",
+        "aten::addmv",
+        [grid(5), grid(5, 7), grid(7), 1, 1],
+        lambda s, x, y, *_: torch.addmv(s, x, y),
+        terms=32,
+    )
+    c.case("mv", "aten::mv", [grid(5, 300), grid(300)], torch.mv, terms=1200)
+    c.case("dot", "aten::dot", [grid(300), grid(300)], torch.dot, terms=1200)
+    c.case("linear", "aten::linear", [grid(2, 3, 7), grid(6, 7), grid(6)], aten.linear, terms=32)
+    c.case("linear_plain", "aten::linear", [grid(3, 7), grid(6, 7), None], aten.linear, terms=32)
+    c.case("matmul_broadcast", "aten::matmul", [grid(2, 1, 3, 5), grid(4, 5, 6)], torch.matmul, terms=32)
+    c.case("matmul_vector", "aten::matmul", [grid(2, 3, 5), grid(5)], torch.matmul, terms=32)
+    c.case(
+        "mm_i64",
+        "aten::mm",
+        [torch.randint(-9, 9, (6, 7)), torch.randint(-9, 9, (7, 6))],
+        lambda x, y: (x.double() @ y.double()).long(),
+        exact=True,
+    )
+    c.case(
+        "mm_i32",
+        "aten::mm",
+        [torch.randint(-9, 9, (6, 7)).int(), torch.randint(-9, 9, (7, 6)).int()],
+        lambda x, y: (x.double() @ y.double()).int(),
+        exact=True,
+    )
+    shapes = {
+        "1d": ((2, 3, 11), (4, 3, 3), dict(stride=[2], padding=[1])),
+        "3d": ((1, 2, 4, 5, 4), (3, 2, 2, 3, 2), dict(padding=[1, 0, 1])),
+        "depthwise": ((2, 4, 6, 6), (4, 1, 3, 3), dict(padding=[1, 1], groups=4)),
+        "channels_last": ((2, 8, 5, 6), (6, 8, 3, 3), dict(padding=[1, 1])),
+        "wide": ((1, 3, 7, 9), (36, 3, 3, 3), dict(stride=[1, 2], padding=[2, 1], dilation=[2, 1])),
+        "transposed": (
+            (2, 6, 4, 5),
+            (6, 5, 3, 3),
+            dict(stride=[2, 2], padding=[1, 0], output_padding=[1, 0], transposed=True),
+        ),
+        "transposed_grouped": (
+            (2, 6, 4, 5),
+            (6, 3, 3, 2),
+            dict(stride=[2, 1], dilation=[1, 2], groups=2, transposed=True),
+        ),
+        "transposed_1d": ((2, 5, 7), (5, 6, 4), dict(stride=[3], padding=[1], transposed=True)),
+    }
+    for tag, (xs, ws, options) in shapes.items():
+        axes = len(xs) - 2
+        x, w = grid(*xs), grid(*ws)
+        if tag == "channels_last":
+            x = x.to(memory_format=torch.channels_last)
+        transposed, groups = options.get("transposed", False), options.get("groups", 1)
+        geometry = [
+            options.get("stride", [1] * axes),
+            options.get("padding", [0] * axes),
+            options.get("dilation", [1] * axes),
+            transposed,
+            options.get("output_padding", [0] * axes),
+            groups,
+        ]
+        bias = grid(ws[1] * groups if transposed else ws[0])
+        y = aten.convolution(x.double(), w.double(), bias.double(), *geometry)
+        terms = 4 * ws[1] * math.prod(ws[2:])
+        c.case(
+            f"convolution_{tag}",
+            "aten::convolution",
+            [x, w, bias, *geometry],
+            lambda x, *a: aten.convolution(x, *a).contiguous(),
+            rel=4,
+            terms=max(terms, 4 * ws[0] * math.prod(ws[2:]) // groups),
+        )
+        g = grid(*y.shape)
+        if tag == "channels_last":
+            g = g.to(memory_format=torch.channels_last)
+        c.case(
+            f"convolution_backward_{tag}",
+            "aten::convolution_backward",
+            [g, x, w, [bias.numel()], *geometry, [True, True, True]],
+            lambda *a: [r.contiguous() for r in aten.convolution_backward(*a)],
+            rel=8,
+            terms=4 * max(y.numel() // y.shape[1], ws[0] * math.prod(ws[2:])),
+        )
+    c.write(folder)
+
+
+def attention(folder):
+    c = Corpus("attention", "Scaled dot product attention and its backward.", digits=9)
+    for tag, (heads, n, s, e) in {
+        "small": ((2, 3), 5, 7, 4),
+        "tiles": ((1, 1), 70, 40, 5),
+        "wide": ((1, 1), 5, 6, 136),
+    }.items():
+        q, k, v = grid(*heads, n, e), grid(*heads, s, e), grid(*heads, s, e)
+        g = grid(*heads, n, e)
+        mask = grid(1, 1, n, s)
+        for kind, causal, m in (("", False, None), ("_causal", True, None), ("_mask", False, mask))[
+            : 3 if tag == "small" else 2 if tag == "tiles" else 1
+        ]:
+
+            def forward(q, k, v, p, causal, m, scale):
+                scores = q @ k.transpose(-1, -2) * (scale or 1 / math.sqrt(q.shape[-1]))
+                scores = scores if m is None else scores + m
+                if causal:
+                    scores = scores.masked_fill(torch.ones(scores.shape[-2:]).triu(1).bool(), -math.inf)
+                return [torch.softmax(scores, -1) @ v, torch.logsumexp(scores, -1)]
+
+            c.case(
+                f"flash_{tag}{kind}",
+                "aten::_scaled_dot_product_flash_attention_for_cpu",
+                [q, k, v, 0.0, causal, m, None],
+                forward,
+                rel=64,
+                terms=64,
+            )
+            out, lse = forward(
+                q.double(), k.double(), v.double(), 0.0, causal, None if m is None else m.double(), None
+            )
+
+            def gradients(g, q, k, v, out, lse, p, causal, m, scale, forward=forward):
+                leaves = [t.detach().requires_grad_() for t in (q, k, v)]
+                with torch.enable_grad():
+                    y = forward(*leaves, p, causal, m, scale)[0]
+                return list(torch.autograd.grad(y, leaves, g))
+
+            c.case(
+                f"flash_backward_{tag}{kind}",
+                "aten::_scaled_dot_product_flash_attention_for_cpu_backward",
+                [g, q, k, v, out.float(), lse.float(), 0.0, causal, m, None],
+                gradients,
+                rel=128,
+                terms=1024,
+            )
+    q, k, v = grid(1, 4, 6, 5), grid(1, 2, 8, 5), grid(1, 2, 8, 3)
+    c.case(
+        "grouped_heads",
+        "aten::scaled_dot_product_attention",
+        [q, k, v, None, 0.0, False, 0.5, True],
+        lambda q, k, v, m, p, causal, scale, gqa: (
+            torch.softmax(q @ k.repeat_interleave(2, 1).transpose(-1, -2) * scale, -1)
+            @ v.repeat_interleave(2, 1)
+        ),
+        rel=64,
+        terms=64,
+    )
+    q, k, v = grid(2, 6, 5), grid(2, 8, 5), grid(2, 8, 5)
+    seen = torch.rand(6, 8) > 0.3
+    seen[2] = False
+    c.case(
+        "bool_mask",
+        "aten::scaled_dot_product_attention",
+        [q, k, v, seen, 0.0, False, None, False],
+        lambda q, k, v, m, p, causal, scale, gqa: (
+            torch.softmax((q @ k.transpose(-1, -2) / math.sqrt(5)).masked_fill(~m, -math.inf), -1) @ v
+        ).nan_to_num(0.0),
+        rel=64,
+        terms=64,
+    )
+    c.write(folder)
+
+
 def main():
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "tests/conformance/corpus"
     folder.mkdir(parents=True, exist_ok=True)
     # The last draws after the others: their values stay what they were.
-    makers = (pointwise, views, reductions, contractions, pooling, foreach, random, functions)
+    makers = (
+        pointwise,
+        views,
+        reductions,
+        contractions,
+        pooling,
+        foreach,
+        random,
+        functions,
+        along,
+        normalizations,
+        products,
+        attention,
+    )
     for make in makers:
         make(folder)
     print(f"{sum(f.stat().st_size for f in folder.glob('*.lzt'))} bytes in {folder}")

@@ -197,7 +197,7 @@ LAZYT_KERNEL(KERNEL, 7, ROWS * TEAM) {
       C best = top;
       for (int j = lane; j < COLUMNS; j += TEAM) {
         C dot = 0;
-        for (int x = 0; x < E; ++x) dot += qs[row][x] * ks[j][x];
+        for (int x = 0; x < E; ++x) dot = lazyt_fma(qs[row][x], ks[j][x], dot);
         const C score = i < L && j0 + j < S ? score_of(h, i, j0 + j, dot) : LAZYT_OUT;
         ps[row][j] = score;
         best = score > best || score != score ? score : best;
@@ -223,7 +223,7 @@ LAZYT_KERNEL(KERNEL, 7, ROWS * TEAM) {
       for (int j = 0; j < COLUMNS; ++j) {
         const C p = ps[row][j];
         for (int c = 0; c < kPer; ++c)
-          if (c * TEAM + lane < EV) sums[c] += p * vs[j][c * TEAM + lane];
+          if (c * TEAM + lane < EV) sums[c] = lazyt_fma(p, vs[j][c * TEAM + lane], sums[c]);
       }
     }
     const C scale_out = sum == 0 ? (C)0 : (C)1 / sum;  // all keys masked: zeros
@@ -271,8 +271,8 @@ LAZYT_KERNEL(KERNEL, 9, ROWS * TEAM) {
       __syncthreads();
       for (int j = lane; j < COLUMNS; j += TEAM) {
         C dot = 0, dp = 0;
-        for (int x = 0; x < E; ++x) dot += qs[row][x] * ks[j][x];
-        for (int x = 0; x < EV; ++x) dp += gs[row][x] * vs[j][x];
+        for (int x = 0; x < E; ++x) dot = lazyt_fma(qs[row][x], ks[j][x], dot);
+        for (int x = 0; x < EV; ++x) dp = lazyt_fma(gs[row][x], vs[j][x], dp);
         // A row whose keys are all masked has no weights.
         const bool real = i < L && j0 + j < S && lse != LAZYT_OUT;
         ds[row][j] = real ? exp(score_of(h, i, j0 + j, dot) - lse) * (dp - delta) * scale : (C)0;
@@ -280,7 +280,7 @@ LAZYT_KERNEL(KERNEL, 9, ROWS * TEAM) {
       __syncwarp();
       for (int j = 0; j < COLUMNS; ++j)
         for (int c = 0; c < kPer; ++c)
-          if (c * TEAM + lane < E) sums[c] += ds[row][j] * ks[j][c * TEAM + lane];
+          if (c * TEAM + lane < E) sums[c] = lazyt_fma(ds[row][j], ks[j][c * TEAM + lane], sums[c]);
     }
     if (i < L)
       for (int c = 0; c < kPer; ++c)
@@ -307,7 +307,7 @@ LAZYT_KERNEL(KERNEL, 10, ROWS * TEAM) {
     for (int c = 0; c < kPer; ++c) sums[c] = 0;
     for (int c = 0; c < kPerV; ++c) sums_v[c] = 0;
     {
-      const long long h = tile / tiles * RATIO;
+      const long long h = tile / tiles * RATIO;  // the macros read it
       LOAD_TILE(ks, E, 1, K, j0, ROWS, S)
       LOAD_TILE(vs, EV, 2, V, j0, ROWS, S)
     }
@@ -320,8 +320,8 @@ LAZYT_KERNEL(KERNEL, 10, ROWS * TEAM) {
         for (int x = lane; x < COLUMNS; x += TEAM) {
           const long long i = i0 + x;
           C dot = 0, dp = 0;
-          for (int y = 0; y < E; ++y) dot += qs[x][y] * ks[row][y];
-          for (int y = 0; y < EV; ++y) dp += gs[x][y] * vs[row][y];
+          for (int y = 0; y < E; ++y) dot = lazyt_fma(qs[x][y], ks[row][y], dot);
+          for (int y = 0; y < EV; ++y) dp = lazyt_fma(gs[x][y], vs[row][y], dp);
           const C lse = i < L ? ((const C*)a.w[6])[h * L + i] : LAZYT_OUT;
           const bool real = j < S && lse != LAZYT_OUT;
           const C p = real ? exp(score_of(h, i, j, dot) - lse) : (C)0;
@@ -331,9 +331,9 @@ LAZYT_KERNEL(KERNEL, 10, ROWS * TEAM) {
         __syncwarp();
         for (int x = 0; x < COLUMNS; ++x) {
           for (int c = 0; c < kPer; ++c)
-            if (c * TEAM + lane < E) sums[c] += ds[row][x] * qs[x][c * TEAM + lane];
+            if (c * TEAM + lane < E) sums[c] = lazyt_fma(ds[row][x], qs[x][c * TEAM + lane], sums[c]);
           for (int c = 0; c < kPerV; ++c)
-            if (c * TEAM + lane < EV) sums_v[c] += ps[row][x] * gs[x][c * TEAM + lane];
+            if (c * TEAM + lane < EV) sums_v[c] = lazyt_fma(ps[row][x], gs[x][c * TEAM + lane], sums_v[c]);
         }
       }
     const long long h = tile / tiles * RATIO;

@@ -78,7 +78,7 @@ constexpr std::string_view kTiled = R"(
 #pragma unroll
         for (int i = 0; i < TM; ++i)
 #pragma unroll
-          for (int j = 0; j < TN; ++j) sums[i][j] += x[i] * y[j];
+          for (int j = 0; j < TN; ++j) sums[i][j] = MULTIPLY_ADD(x[i], y[j], sums[i][j]);
       }
       __syncthreads();
     }
@@ -125,7 +125,7 @@ constexpr std::string_view kEach = R"(
       Right right;
       left.begin(a, z, m);
       right.begin(a, z, n);
-      for (long long k = lane; k < size_k; k += TEAM) sum += (A)left.at(k) * (A)right.at(k);
+      for (long long k = lane; k < size_k; k += TEAM) sum = MULTIPLY_ADD((A)left.at(k), (A)right.at(k), sum);
     }
     sum = Team::all(sum, lazyt_plus());
     if (e < count && lane == 0) Store::put(a, z, m, n, sum);
@@ -163,6 +163,9 @@ void add_contraction(Builder& b, Contraction c) {
   const lazyt_dtype_t sums = sum_type(c.dtype) == "unsigned" ? LAZYT_DTYPE_INT32 : compute_dtype(c.dtype);
   Defines defines = types_of(c.dtype);
   defines.emplace_back("A", sum_type(c.dtype));
+  // NVRTC is told to keep products and sums apart.
+  defines.emplace_back("MULTIPLY_ADD(x, y, z)",
+                       is_floating(c.dtype) ? "lazyt_fma(x, y, z)" : "((x) * (y) + (z))");
   auto flag = [](bool set) { return std::string(set ? "true" : "false"); };
   const Defines shape = {
       {"BATCH", literal(c.batch)}, {"SIZE_M", c.text_m}, {"SIZE_N", c.text_n}, {"SIZE_K", c.text_k}};

@@ -212,11 +212,14 @@ void lower_aminmax(Builder& b, const lazyt_node_t& node) {
 
 // ---- running sums and products
 
-// A chunk of TEAM elements at a time; `carry` is the total of those before.
-constexpr std::string_view kRunning = R"(
-    struct Sum { __device__ A operator()(A x, A y) const { return x + y; } };
-    struct Product { __device__ A operator()(A x, A y) const { return x * y; } };
-    struct LogSumExp {
+constexpr std::string_view kSum = R"(
+    struct Join { __device__ A operator()(A x, A y) const { return x + y; } };
+)";
+constexpr std::string_view kProduct = R"(
+    struct Join { __device__ A operator()(A x, A y) const { return x * y; } };
+)";
+constexpr std::string_view kLogSumExpOf = R"(
+    struct Join {
       __device__ A operator()(A x, A y) const {
         if (x != x) return x;
         if (y != y) return y;
@@ -225,14 +228,18 @@ constexpr std::string_view kRunning = R"(
         return low != high || low - low == 0 ? high + log1p(exp(low - high)) : high;
       }
     };
+)";
+
+// Join is one of these, over A. A chunk of TEAM elements at a time; `carry` is the total of those before.
+constexpr std::string_view kRunning = R"(
     T* y = (T*)a.w[1] + (n ? LINE1(l) : 0);
     A carry = IDENTITY;
     for (long long first = 0; first < N; first += TEAM) {
       const long long i = first + lane;
       A total;
-      const A v = OP()(carry, Team::scan(i < n ? (A)lazyt_load(x, AT0(i)) : (A)(IDENTITY), OP(), &total));
+      const A v = Join()(carry, Team::scan(i < n ? (A)lazyt_load(x, AT0(i)) : (A)(IDENTITY), Join(), &total));
       if (i < n) lazyt_store(y, AT1(i), (C)v);
-      carry = OP()(carry, total);
+      carry = Join()(carry, total);
     }
 )";
 
@@ -241,11 +248,16 @@ Refusal accept_running(const ProgramView& program, const lazyt_node_t& node) {
   return accept_real(program, node);
 }
 
-enum class Running { kSum, kProduct, kLogSumExp };
+struct Running {
+  std::string_view join, identity;
+  bool exact = false;  // in the type itself
+};
+constexpr Running kRunningSum{kSum, "0"}, kRunningProduct{kProduct, "1"},
+    kRunningLogSumExp{kLogSumExpOf, "-LAZYT_INFINITY", true};
 
 // PyTorch adds in double for floats and in int64 for integers (unsigned here, which wraps); logcumsumexp
 // computes in the type.
-template <Running kKind>
+template <const Running& kKind>
 void lower_running(Builder& b, const lazyt_node_t& node) {
   const uint32_t v = node.results;
   Tensor in = tensor_at(b, b.program.args(node)[0]);
@@ -253,17 +265,10 @@ void lower_running(Builder& b, const lazyt_node_t& node) {
   const Tensor out = b.make_dense(v);
   if (out.count() == 0) return;
   const Walk walk = walk_along({in.layout, out.layout}, static_cast<size_t>(int_at(b.program, node, 1)));
-  const bool exact = kKind == Running::kLogSumExp;
-  Defines more = {{"A", exact                   ? register_type(in.dtype)
-                        : is_floating(in.dtype) ? "double"
-                                                : "unsigned long long"},
-                  {"OP", kKind == Running::kSum       ? "Sum"
-                         : kKind == Running::kProduct ? "Product"
-                                                      : "LogSumExp"},
-                  {"IDENTITY", kKind == Running::kSum       ? "0"
-                               : kKind == Running::kProduct ? "1"
-                                                            : "-LAZYT_INFINITY"}};
-  add_rows(b, "running", kRunning, walk, scanning_team_for(walk), in.dtype, std::move(more),
+  std::string total = is_floating(in.dtype) ? "double" : "unsigned long long";
+  if (kKind.exact) total = register_type(in.dtype);
+  add_rows(b, "running", std::string(kKind.join) + std::string(kRunning), walk, scanning_team_for(walk),
+           in.dtype, {{"A", total}, {"IDENTITY", std::string(kKind.identity)}},
            {Word::address(in), Word::address(out)}, {in.storage}, {out.storage});
 }
 
@@ -359,9 +364,9 @@ void register_rows(Operators& all) {
   opaque(LAZYT_OP_MAX_DIM, accept_extreme, lower_extreme_dim<true>);
   opaque(LAZYT_OP_MIN_DIM, accept_extreme, lower_extreme_dim<false>);
   opaque(LAZYT_OP_AMINMAX, accept_extreme, lower_aminmax);
-  opaque(LAZYT_OP_CUMSUM, accept_running, lower_running<Running::kSum>);
-  opaque(LAZYT_OP_CUMPROD, accept_running, lower_running<Running::kProduct>);
-  opaque(LAZYT_OP_LOGCUMSUMEXP, accept_floating, lower_running<Running::kLogSumExp>);
+  opaque(LAZYT_OP_CUMSUM, accept_running, lower_running<kRunningSum>);
+  opaque(LAZYT_OP_CUMPROD, accept_running, lower_running<kRunningProduct>);
+  opaque(LAZYT_OP_LOGCUMSUMEXP, accept_floating, lower_running<kRunningLogSumExp>);
   opaque(LAZYT_OP_CUMMAX, accept_real, lower_running_extreme<true>);
   opaque(LAZYT_OP_CUMMIN, accept_real, lower_running_extreme<false>);
   opaque(LAZYT_OP_SORT, accept_real, lower_sort<1>);

@@ -1,0 +1,126 @@
+"""Into how many launches the CUDA plugin cuts a step of each model of models.py: kernels, library calls, copies.
+
+Needs no GPU: with --fake FOLDER (a build's tests/cuda/fake) driver and compiler are stand-ins on the host, and the steps
+run there, on small data. Losses must be eager's and no operator may run on the host, or the bench fails. With --compile
+also what torch.compile's code of the same model (without the optimizer, for the CPU) calls.
+"""
+
+import argparse
+import collections
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+PARSER = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+PARSER.add_argument("--fake", metavar="FOLDER", type=Path, help="stand-ins for the driver and NVRTC")
+PARSER.add_argument("--compile", action="store_true", help="torch.compile too (10-100 s a row)")
+PARSER.add_argument("--only", default="", help="rows, ';' between: those whose name contains one of these")
+PARSER.add_argument("--names", action="store_true", help="how often each kernel runs, too")
+PARSER.add_argument("--dump", metavar="FOLDER", type=Path, help="keep the texts of kernels and programs here")
+PARSER.add_argument("--json", metavar="FILE", help="write the numbers")
+ARGS = PARSER.parse_args()
+
+DUMP = ARGS.dump or Path(tempfile.mkdtemp(prefix="lazyt_kernels_"))
+DUMP.mkdir(parents=True, exist_ok=True)
+os.environ.update(LAZYT_BACKEND="cuda", LAZYT_CUDA_DUMP=str(DUMP))
+if ARGS.fake:
+    for option, name in ("DRIVER", "lazyt_fake_cuda.so"), ("NVRTC", "lazyt_fake_nvrtc.so"):
+        os.environ[f"LAZYT_CUDA_{option}"] = str((ARGS.fake / name).resolve())
+sys.argv = [sys.argv[0]]  # models.py reads its own
+
+import lazyt  # noqa: E402
+import models  # noqa: E402
+import torch  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+
+
+def small(data):
+    """The first samples of a row's data; pictures of 32 x 32."""
+
+    def some():
+        first, *rest = data()
+        if first.dim() == 4 and first.shape[1] == 3:
+            first = first[:, :, :32, :32]
+        at = 1 if first.shape[0] == 64 and first.dim() == 3 else 0  # of sequences the second dim is the sample
+        cut = first.narrow(at, 0, min(8 if first.dim() == 4 else 2, first.shape[at])).contiguous()
+        return [cut, *(t[: cut.shape[at]] for t in rest)]
+
+    return some
+
+
+def programs() -> dict[str, list[str]]:
+    """The steps of each program that was compiled."""
+    return {p.name: [line.split("\t")[0] for line in p.read_text().splitlines()] for p in DUMP.glob("program_*.txt")}
+
+
+class Operators(TorchDispatchMode):
+    """Counts the operators that compute, below autograd."""
+
+    count = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.count += not func.is_view
+        return func(*args, **(kwargs or {}))
+
+
+def launches(row: models.Row) -> collections.Counter:
+    """Of the steady step: the last program that a third step compiled or the largest there is."""
+    before = programs()
+    step = row.stepper("lazyt")
+    for _ in range(3):
+        result = step()
+        lazyt.mark_step()
+        del result
+    lazyt.wait_device_ops()
+    made = [steps for name, steps in programs().items() if name not in before]
+    steady = max(made, key=len)
+    return collections.Counter(s.removeprefix("kernel ").rsplit("_", 1)[0] if s.startswith("kernel ") else s.split()[0] for s in steady)
+
+
+def calls_of_compiled(row: models.Row) -> int:
+    """Kernels and library calls in the code that torch.compile makes of the model, forward and backward."""
+    from torch._inductor.utils import run_and_get_code
+
+    _, codes = run_and_get_code(row.stepper("cpu", compiled=True))
+    body = "\n".join(code.split("def call(", 1)[-1] for code in codes)
+    return sum(body.count(call) for call in ("cpp_fused", "extern_kernels.", "torch.ops."))
+
+
+def main() -> int:
+    print("launches of a step (training: with the optimizer); eager: operators but views, each a launch or more")
+    print(f"{'':<34}{'kernels':>9}{'library':>9}{'copies':>8}{'eager':>8}{'compile':>9}{'islands':>9}  losses")
+    results, failed = {}, 0
+    for name, row in models.ROWS.items():
+        if not any(part in name for part in ARGS.only.split(";")):
+            continue
+        row.data = small(row.data)
+        lazyt.metrics.reset()
+        count = launches(row)
+        difference = models.differences(row)
+        hosts = {k: n for k, n in lazyt.metrics.fallbacks().items() if k != "aten::_local_scalar_dense"}  # a read
+        failed += bool(difference) or bool(hosts)
+        eager = row.stepper("cpu")
+        eager()
+        with Operators() as seen:
+            eager()
+        library, copies = count.pop("cublasLt", 0), count.pop("copy", 0)
+        kernels = sum(count.values())
+        compiled = calls_of_compiled(row) if ARGS.compile else None
+        results[name] = {"kernels": kernels, "library": library, "copies": copies, "eager": seen.count, "compile": compiled,
+                         "islands": hosts, "difference": difference, "names": dict(count)}
+        print(f"{name:<34}{kernels:>9}{library:>9}{copies:>8}{seen.count:>8}{compiled if compiled is not None else '':>9}"
+              f"{len(hosts):>9}  {difference or 'equal'}", flush=True)
+        for host, n in hosts.items():
+            print(f"    on the host: {host} x {n}")
+        if ARGS.names:
+            for kernel, n in count.most_common():
+                print(f"    {n:>5}  {kernel}")
+    if ARGS.json:
+        Path(ARGS.json).write_text(json.dumps(results, indent=1))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

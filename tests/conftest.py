@@ -1,7 +1,7 @@
 """For every Python test: the contract between host and plugin is watched, and a violation ends the test.
 
 Tests compare with eager PyTorch bit for bit where they can, so they run on the reference backend; set LAZYT_BACKEND
-to run them on another. tests/onednn holds what is asked of the CPU's default backend."""
+to run them on another. tests/backends holds what is asked of onednn and cuda."""
 
 import os
 

@@ -44,8 +44,8 @@ class Result:
         self.failures.append(what)
 
 
-# Folders of tests that run on the backend of their name; all others on tests/conftest.py's.
-BACKEND_SUITES = {"onednn"}
+# tests/backends runs on each of these; all other folders on tests/conftest.py's backend.
+BACKENDS = ["onednn"]
 
 
 # What runs under both sanitizers with PyTorch: threads that record, free, wait and end. And what else runs under the one
@@ -136,9 +136,10 @@ class Runner:
                 "PYTHONPATH": path,
                 "LAZYT_TEST_RECORD": str(record),
                 "LAZYT_BAD_PLUGINS": str(self.build / "tests/abi/bad_plugins"),
+                "LAZYT_FAKE_CUDA_LIBRARIES": str(self.build / "tests/cuda/fake"),
                 **prepared.env,
             }
-            if name in BACKEND_SUITES:
+            if name in BACKENDS:
                 env["LAZYT_BACKEND"] = name
             for _ in range(MAX_CRASHES):
                 started = read_record(record)
@@ -231,9 +232,10 @@ class Runner:
 
     def quick(self) -> list[Suite]:
         suites = [*self.tiny(), self.meson_suite("native", ["--no-suite", "slow"], 600)]
-        return suites + [
-            self.pytest_suite(name, [f"tests/{name}"], "not slow", 900) for name in python_folders()
-        ]
+        for name in python_folders():
+            for suite in BACKENDS if name == "backends" else [name]:
+                suites.append(self.pytest_suite(suite, [f"tests/{name}"], "not slow", 900))
+        return suites
 
     def extras(self) -> list[Suite]:
         bare = ["-Dtorch=disabled", "-Dts=disabled", "-Dtools=disabled", "-Dbench=disabled"]
@@ -278,7 +280,7 @@ class Runner:
         def prepare(result: Result, seconds: float) -> Prepared | None:
             deadline = time.monotonic() + seconds
             build = self.build.with_name(f"{self.build.name}-{name}")
-            without = [f"-D{part}=disabled" for part in ("tests", "tools", "bench", "onednn")]
+            without = [f"-D{part}=disabled" for part in ("tests", "tools", "bench", "onednn", "cuda")]
             options = [f"-Db_sanitize={sanitizer}", "-Db_lundef=false", "-Doptimization=1", *without]
             if broken := self.compile(build, options, deadline):
                 result.fail(f"{name} build: {broken}")

@@ -1,4 +1,4 @@
-"""Models train on the oneDNN plugin as they do eagerly, with no host island."""
+"""Models train on a compiling backend as they do eagerly, with no host island."""
 
 import copy
 

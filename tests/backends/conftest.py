@@ -1,0 +1,21 @@
+"""What a compiling backend is asked for: run on each, by LAZYT_BACKEND (tools/build/run_tests.py does)."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+BACKENDS = ("onednn", "cuda")
+
+# Without a GPU: a build's tests/cuda/fake, stand-ins for the driver and NVRTC that run kernels on the host.
+if FAKE := os.environ.get("LAZYT_FAKE_CUDA_LIBRARIES"):
+    os.environ["LAZYT_CUDA_DRIVER"] = str(Path(FAKE, "lazyt_fake_cuda.so").resolve())
+    os.environ["LAZYT_CUDA_NVRTC"] = str(Path(FAKE, "lazyt_fake_nvrtc.so").resolve())
+
+
+def pytest_collection_modifyitems(items):
+    if os.environ.get("LAZYT_BACKEND") in BACKENDS:
+        return
+    for item in items:  # of the whole session, other folders included
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.skip(reason="run with LAZYT_BACKEND=" + " or ".join(BACKENDS)))

@@ -3,10 +3,6 @@
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/pybind.h>
 
-#include <frameobject.h>
-
-#include <unordered_map>
-
 #include "base/counters.h"
 #include "frontend/dlpack.h"
 #include "frontend/errors.h"
@@ -18,6 +14,7 @@
 #include "frontend/tracer.h"
 #include "ir/text.h"
 #include "loader/loader.h"
+#include "source_line.h"
 #include "trace/session.h"
 
 namespace py = pybind11;
@@ -30,55 +27,6 @@ namespace {
 uint32_t index_of(int device) { return frontend::check_device({frontend::kDeviceType, static_cast<c10::DeviceIndex>(device)}); }
 trace::Session& session(int device = -1) { return trace::Session::get(index_of(device)); }
 trace::Session& session_of(const at::Tensor& t) { return trace::Session::get(static_cast<size_t>(t.get_device())); }
-
-// The innermost frame that is not PyTorch's or ours: the user's line.
-std::string* skipped_folders = nullptr;  // '\n' between
-bool capture_sources = true;
-
-bool is_internal(PyCodeObject* code) {
-  static auto* known = new std::unordered_map<PyCodeObject*, bool>;  // holds a reference to each
-  auto it = known->find(code);
-  if (it != known->end()) return it->second;
-  const char* file = PyUnicode_AsUTF8(code->co_filename);
-  // "<string>", "<stdin>" and cells of notebooks are the user's; "<frozen ...>" and generated code are not.
-  auto typed_in = [&] {
-    for (const char* name : {"<string>", "<stdin>", "<ipython-input"})
-      if (std::string_view(file).starts_with(name)) return true;
-    return false;
-  };
-  bool internal = !file || (file[0] == '<' && !typed_in());
-  for (size_t at = 0; !internal && skipped_folders && at < skipped_folders->size();) {
-    size_t end = skipped_folders->find('\n', at);
-    internal = std::string_view(file).starts_with(std::string_view(*skipped_folders).substr(at, end - at));
-    at = end + 1;
-  }
-  Py_INCREF(code);
-  known->emplace(code, internal);
-  return internal;
-}
-
-std::shared_ptr<const ir::SourceLine> python_line() {
-  if (!capture_sources || !Py_IsInitialized()) return nullptr;
-  py::gil_scoped_acquire gil;
-  PyFrameObject* frame = PyEval_GetFrame();
-  Py_XINCREF(frame);
-  std::shared_ptr<const ir::SourceLine> out;
-  while (frame && !out) {
-    PyCodeObject* code = PyFrame_GetCode(frame);
-    if (!is_internal(code)) {
-      auto line = std::make_shared<ir::SourceLine>();
-      line->file = PyUnicode_AsUTF8(code->co_filename);
-      line->line = static_cast<uint32_t>(PyFrame_GetLineNumber(frame));
-      out = std::move(line);
-    }
-    Py_DECREF(code);
-    PyFrameObject* back = PyFrame_GetBack(frame);
-    Py_DECREF(frame);
-    frame = back;
-  }
-  Py_XDECREF(frame);
-  return out;
-}
 
 trace::FlushReason reason_of(const std::string& name) {
   for (auto r : {trace::FlushReason::kValueNeeded, trace::FlushReason::kMarkStep, trace::FlushReason::kOptimizerStep,
@@ -208,11 +156,8 @@ std::optional<at::Tensor> from_dlpack(const py::capsule& capsule) {
 PYBIND11_MODULE(_C, m) {
   using release = py::call_guard<py::gil_scoped_release>;
   m.def("initialize", [](const std::vector<std::string>& skip) {
-    if (!skipped_folders) {
-      skipped_folders = new std::string;
-      for (const auto& folder : skip) *skipped_folders += folder + "\n";
-    }
-    frontend::set_source_hook(&python_line);
+    python::set_internal_folders(skip);
+    frontend::set_source_hook(&python::user_line);
     frontend::gil = {[] { return static_cast<void*>(PyGILState_Check() ? PyEval_SaveThread() : nullptr); },
                      [](void* thread) {
                        if (thread) PyEval_RestoreThread(static_cast<PyThreadState*>(thread));
@@ -220,7 +165,7 @@ PYBIND11_MODULE(_C, m) {
     frontend::initialize();
   }, py::arg("internal_folders") = std::vector<std::string>{});
   m.def("record_late_operators", &frontend::record_late_operators);
-  m.def("set_source_capture", [](bool on) { capture_sources = on; });
+  m.def("set_source_capture", &python::set_source_capture);
 
   m.def("device_count", &frontend::device_count);
   m.def("current_device", [] { return frontend::thread_state().device; });

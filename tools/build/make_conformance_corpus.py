@@ -108,8 +108,8 @@ class Corpus:
         def text(a):
             if isinstance(a, torch.Tensor):
                 return ids[id(a)]
-            if isinstance(a, list) and a and isinstance(a[0], torch.Tensor):
-                return "[" + ", ".join(ids[id(t)] for t in a) + "]"
+            if isinstance(a, list) and any(isinstance(t, torch.Tensor) for t in a):
+                return "[" + ", ".join("none" if t is None else ids[id(t)] for t in a) + "]"
             if isinstance(a, Arg) and a.startswith("%h"):
                 return scalars[int(a[2:])]
             return literal(a)
@@ -117,9 +117,11 @@ class Corpus:
         def widened(a):
             if isinstance(a, torch.Tensor):
                 return wide[id(a)]
+            if isinstance(a, Arg) and a.startswith('"'):
+                return a[1:-1]
             return (
-                [wide[id(t)] for t in a]
-                if isinstance(a, list) and a and isinstance(a[0], torch.Tensor)
+                [None if t is None else wide[id(t)] for t in a]
+                if isinstance(a, list) and any(isinstance(t, torch.Tensor) for t in a)
                 else a
             )
 
@@ -618,6 +620,359 @@ def foreach(folder):
         terms=16,
     )
     c.case("sqrt", "aten::_foreach_sqrt", [pos], lambda x: [p.sqrt() for p in x])
+    c.write(folder)
+
+
+def indexing(folder):
+    c = Corpus(
+        "indexing",
+        "Reads and writes at places that tensors name; of several writes to a place the last counts.",
+    )
+    aten = torch.ops.aten
+    table, cube = grid(6, 4), grid(3, 4, 5)
+    i, j = torch.tensor([2, 0, 2]), torch.tensor([[1], [-1]])
+    flat, twice = torch.tensor([5, 0, 5]), torch.tensor([3, 1, 3, 0])
+    for name, indices in (
+        ("first", [i]),
+        ("second", [None, j]),
+        ("both", [i, torch.tensor([0, 3, 0])]),
+        ("broadcast", [i, j]),
+        ("apart", [i, None, torch.tensor([4, 0, -2])]),
+    ):
+        x = cube if name != "both" else table
+        c.case(f"index_{name}", "aten::index.Tensor", [x, indices], aten.index, exact=True)
+        v = grid(*aten.index(x, indices).shape)
+        c.case(
+            f"index_put_accumulate_{name}",
+            "aten::index_put",
+            [x, indices, v, True],
+            aten.index_put,
+            terms=16,
+        )
+    c.case("index_strided", "aten::index.Tensor", [permuted(table), [flat]], aten.index, exact=True)
+    c.case(
+        "index_nothing",
+        "aten::index.Tensor",
+        [table, [torch.zeros(0, dtype=torch.int64)]],
+        aten.index,
+        exact=True,
+    )
+    once = torch.tensor([4, 1])
+    c.case("index_put", "aten::index_put", [table, [once], grid(2, 4), False], aten.index_put, exact=True)
+    c.case("index_put_row", "aten::index_put", [table, [once], grid(4), False], aten.index_put, exact=True)
+    c.case(
+        "index_put_i64",
+        "aten::index_put",
+        [torch.arange(6), [flat], torch.arange(3), True],
+        aten.index_put,
+        exact=True,
+    )
+
+    def last(x, _dim, index, source):  # PyTorch leaves open which one stays
+        x = x.clone()
+        for k, at in enumerate(index.tolist()):
+            x[at] = source[k]
+        return x
+
+    c.case("index_copy_twice", "aten::index_copy", [table, 0, flat, grid(3, 4)], last, exact=True)
+    for dim, index in ((0, flat), (1, twice)):
+        source = grid(3, 4) if dim == 0 else grid(6, 4)
+        c.case(
+            f"index_add_{dim}",
+            "aten::index_add",
+            [table, dim, index, source, 1],
+            lambda x, d, k, s, v: x.index_add(d, k, s),
+            terms=16,
+        )
+        c.case(
+            f"index_add_scaled_{dim}",
+            "aten::index_add",
+            [table, dim, index, source, -0.5],
+            lambda x, d, k, s, v: x.index_add(d, k, s, alpha=v),
+            terms=16,
+        )
+        c.case(
+            f"index_fill_{dim}",
+            "aten::index_fill.int_Scalar",
+            [table, dim, index, 1.5],
+            aten.index_fill,
+            exact=True,
+        )
+    c.case("take", "aten::take", [table, torch.tensor([[0, 23], [-1, 7]])], aten.take, exact=True)
+    c.case(
+        "embedding_backward_padding",
+        "aten::embedding_dense_backward",
+        [grid(4, 4), twice, 6, 3, False],
+        aten.embedding_dense_backward,
+        terms=8,
+    )
+    c.case(
+        "embedding_backward_frequency",
+        "aten::embedding_dense_backward",
+        [grid(4, 4), twice, 6, -1, True],
+        aten.embedding_dense_backward,
+        rel=4,
+        terms=8,
+    )
+    many = torch.randint(0, 7, (1500,))
+    c.case(
+        "embedding_backward_many",
+        "aten::embedding_dense_backward",
+        [grid(1500, 1), many, 7, -1, False],
+        aten.embedding_dense_backward,
+        terms=1500,
+    )
+    for dim in (0, 1):
+        into = torch.argsort(torch.rand(6, 4), dim)[:3, :3]
+        into = into.contiguous()
+        c.case(
+            f"scatter_src_{dim}",
+            "aten::scatter.src",
+            [table, dim, into, grid(3, 3)],
+            aten.scatter,
+            exact=True,
+        )
+        c.case(
+            f"scatter_value_{dim}", "aten::scatter.value", [table, dim, into, -2.5], aten.scatter, exact=True
+        )
+        again = torch.randint(0, table.shape[dim], (5, 4))
+        for reduce in ("sum", "prod", "mean", "amax", "amin"):
+            for include in (True, False):
+                c.case(
+                    f"scatter_reduce_{reduce}_{dim}{'' if include else '_alone'}",
+                    "aten::scatter_reduce.two",
+                    [table, dim, again, grid(5, 4), Arg(f'"{reduce}"'), include],
+                    lambda x, d, k, s, r, keep: x.scatter_reduce(d, k, s, r, include_self=keep),
+                    rel=16,
+                    terms=16,
+                )
+    c.case(
+        "masked_scatter",
+        "aten::masked_scatter",
+        [table, table > 0, grid(24)],
+        aten.masked_scatter,
+        exact=True,
+    )
+    c.case(
+        "masked_scatter_row",
+        "aten::masked_scatter",
+        [table, torch.tensor([True, False, False, True]), grid(3, 4)],
+        aten.masked_scatter,
+        exact=True,
+    )
+    edges = grid(9).sort().values
+    for right in (False, True):
+        name = "right" if right else "left"
+        search = [edges, grid(3, 5), False, right, None, None]
+        c.case(
+            f"searchsorted_{name}",
+            "aten::searchsorted.Tensor",
+            search,
+            lambda s, v, o, r, _side, _by: torch.searchsorted(s, v, right=r),
+            exact=True,
+        )
+        c.case(
+            f"bucketize_{name}",
+            "aten::bucketize.Tensor",
+            [grid(3, 5), edges, False, right],
+            lambda v, s, o, r: torch.bucketize(v, s, right=r),
+            exact=True,
+        )
+    rows = grid(3, 7).sort(1).values
+    c.case(
+        "searchsorted_rows",
+        "aten::searchsorted.Tensor",
+        [rows, grid(3, 4), False, False, None, None],
+        lambda s, v, *_: torch.searchsorted(s, v),
+        exact=True,
+    )
+    loose = grid(8)
+    c.case(
+        "searchsorted_sorter",
+        "aten::searchsorted.Tensor",
+        [loose, grid(5), False, False, None, loose.argsort()],
+        lambda s, v, o, r, _side, by: torch.searchsorted(s, v, sorter=by),
+        exact=True,
+    )
+    c.write(folder)
+
+
+def moves(folder):
+    c = Corpus("moves", "Elements at other places: exact.")
+    aten = torch.ops.aten
+    a, cube = grid(3, 5), grid(2, 3, 4)
+
+    def case(name, op, args, call, variant=""):
+        c.case(name + variant, op, args, call, exact=True)
+
+    for dim in (0, 1):
+        parts = [grid(*((n, 4) if dim == 0 else (4, n))) for n in (1, 0, 3)]
+        case(f"cat_{dim}", "aten::cat", [parts, dim], torch.cat)
+    case("cat_strided", "aten::cat", [[permuted(a), a], 1], torch.cat)
+    case("roll", "aten::roll", [a, [2, -1], [0, 1]], torch.roll)
+    case("roll_flat", "aten::roll", [a, [4], []], torch.roll)
+    case("repeat", "aten::repeat", [a, [2, 1, 3]], lambda x, r: x.repeat(r))
+    for name, pads in (("", [1, 2]), ("_two", [1, 0, 2, 1]), ("_cut", [-1, 2, 0, -1])):
+        case(f"constant_pad{name}", "aten::constant_pad_nd", [a, pads, 1.5], aten.constant_pad_nd)
+    case("reflection_pad1d", "aten::reflection_pad1d", [a, [2, 3]], aten.reflection_pad1d)
+    case("reflection_pad2d", "aten::reflection_pad2d", [cube, [2, 1, 0, 2]], aten.reflection_pad2d)
+    case("replication_pad2d", "aten::replication_pad2d", [cube, [2, 3, 1, 4]], aten.replication_pad2d)
+    case("slice_scatter", "aten::slice_scatter", [a, grid(3, 2), 1, 0, 4, 2], aten.slice_scatter)
+    case("select_scatter", "aten::select_scatter", [a, grid(3), 1, 4], aten.select_scatter)
+    case("diagonal_scatter", "aten::diagonal_scatter", [a, grid(3), 1, 0, 1], aten.diagonal_scatter)
+    case(
+        "as_strided_scatter",
+        "aten::as_strided_scatter",
+        [a, grid(2, 2), [2, 2], [5, 2], 1],
+        aten.as_strided_scatter,
+    )
+    case("slice_backward", "aten::slice_backward", [grid(3, 2), [3, 5], 1, 1, 5, 2], aten.slice_backward)
+    case("select_backward", "aten::select_backward", [grid(3), [3, 5], 1, 2], aten.select_backward)
+    case("pixel_shuffle", "aten::pixel_shuffle", [grid(2, 8, 2, 3), 2], aten.pixel_shuffle)
+    c.write(folder)
+
+
+def last_channels(t):
+    """The same values with channels last."""
+    return t.to(memory_format=torch.channels_last)
+
+
+def resampling(folder):
+    c = Corpus("resampling", "Averages over windows, other sizes of images, and their gradients.")
+    aten = torch.ops.aten
+    image, volume = grid(1, 2, 6, 5), grid(1, 2, 4, 5, 4)
+    for name, x in (("", image), ("_last", last_channels(image))):
+        for rest in (
+            [[2, 2], [2, 2], [0, 0], False, True, None],
+            [[3, 2], [2, 1], [1, 1], True, False, None],
+            [[3, 3], [1, 2], [1, 0], False, True, 5],
+        ):
+            variant = "_".join(str(v) for v in (rest[0][0], rest[1][0], rest[2][0])) + name
+            c.case(f"avg_pool2d_{variant}", "aten::avg_pool2d", [x, *rest], aten.avg_pool2d, rel=4, terms=32)
+            g = grid(*aten.avg_pool2d(x, *rest).shape)
+            c.case(
+                f"avg_pool2d_backward_{variant}",
+                "aten::avg_pool2d_backward",
+                [g, x, *rest],
+                aten.avg_pool2d_backward,
+                rel=4,
+                terms=32,
+            )
+        for size in ([3, 2], [1, 1], [4, 5]):
+            variant = f"{size[0]}_{size[1]}{name}"
+            c.case(
+                f"adaptive_avg_pool2d_{variant}",
+                "aten::_adaptive_avg_pool2d",
+                [x, size],
+                aten._adaptive_avg_pool2d,
+                rel=4,
+                terms=64,
+            )
+            g = grid(1, 2, *size)
+            c.case(
+                f"adaptive_avg_pool2d_backward_{variant}",
+                "aten::_adaptive_avg_pool2d_backward",
+                [g, x],
+                aten._adaptive_avg_pool2d_backward,
+                rel=4,
+                terms=32,
+            )
+        c.case(
+            f"adaptive_max_pool2d{name}",
+            "aten::adaptive_max_pool2d",
+            [x, [3, 2]],
+            lambda *p: list(aten.adaptive_max_pool2d(*p)),
+            exact=True,
+        )
+        for size in ([9, 4], [12, 10]):
+            variant = f"{size[0]}{name}"
+            shapes = [size, [1, 2, 6, 5]]
+            g = grid(1, 2, *size)
+            c.case(
+                f"upsample_nearest2d_{variant}",
+                "aten::upsample_nearest2d",
+                [x, size, None, None],
+                aten.upsample_nearest2d,
+                exact=True,
+            )
+            c.case(
+                f"upsample_nearest2d_backward_{variant}",
+                "aten::upsample_nearest2d_backward",
+                [g, *shapes, None, None],
+                aten.upsample_nearest2d_backward,
+                terms=16,
+            )
+            for corners in (False, True):
+                kind = f"{variant}{'_corners' if corners else ''}"
+                # Weights are computed in f32.
+                c.case(
+                    f"upsample_bilinear2d_{kind}",
+                    "aten::upsample_bilinear2d",
+                    [x, size, corners, None, None],
+                    aten.upsample_bilinear2d,
+                    rel=8,
+                    terms=64,
+                )
+                c.case(
+                    f"upsample_bilinear2d_backward_{kind}",
+                    "aten::upsample_bilinear2d_backward",
+                    [g, *shapes, corners, None, None],
+                    aten.upsample_bilinear2d_backward,
+                    rel=8,
+                    terms=64,
+                )
+    c.case(
+        "avg_pool1d",
+        "aten::avg_pool1d",
+        [grid(2, 3, 7), [3], [2], [1], False, True],
+        aten.avg_pool1d,
+        rel=4,
+        terms=16,
+    )
+    c.case(
+        "adaptive_avg_pool1d",
+        "aten::adaptive_avg_pool1d",
+        [grid(2, 3, 7), [3]],
+        aten.adaptive_avg_pool1d,
+        rel=4,
+        terms=16,
+    )
+    c.case(
+        "avg_pool3d",
+        "aten::avg_pool3d",
+        [volume, [2] * 3, [2] * 3, [0] * 3, False, True, None],
+        aten.avg_pool3d,
+        rel=4,
+        terms=32,
+    )
+    c.case(
+        "adaptive_avg_pool3d",
+        "aten::_adaptive_avg_pool3d",
+        [volume, [2, 3, 2]],
+        aten._adaptive_avg_pool3d,
+        rel=4,
+        terms=64,
+    )
+    distinct = torch.randperm(volume.numel()).reshape(volume.shape).float()
+    c.case(
+        "max_pool3d",
+        "aten::max_pool3d_with_indices",
+        [distinct, [2] * 3, [2] * 3, [1] * 3, [1] * 3, False],
+        lambda *p: list(aten.max_pool3d_with_indices(*p)),
+        exact=True,
+    )
+    points = grid(1, 3, 4, 2, scale=0.625)
+    for mode, kind in enumerate(("bilinear", "nearest")):
+        for padding, edge in enumerate(("zeros", "border", "reflection")):
+            for corners in (False, True):
+                c.case(
+                    f"grid_sampler_2d_{kind}_{edge}{'_corners' if corners else ''}",
+                    "aten::grid_sampler_2d",
+                    [image, points + 0.001953125 if mode else points, mode, padding, corners],
+                    aten.grid_sampler_2d,
+                    rel=8,
+                    terms=256,
+                )
     c.write(folder)
 
 
@@ -1286,6 +1641,9 @@ def main():
         normalizations,
         products,
         attention,
+        indexing,
+        moves,
+        resampling,
     )
     for make in makers:
         make(folder)

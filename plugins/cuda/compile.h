@@ -49,7 +49,7 @@ struct Fault {
   lazyt_code_t code = LAZYT_CODE_OUT_OF_RANGE;
   std::string before, after;
   bool shown = true;
-  std::string node;
+  std::string node = {};
 };
 
 // Text of one kernel, LAZYT_KERNEL(name, words, threads) {...}, complete but for the prelude (codegen/prelude.cuh). Equal

@@ -1,6 +1,7 @@
 #include "ops.h"
 
 #include "codegen/kernel.h"
+#include "lazyt/toolkit/moves.hpp"
 
 namespace lazyt::cuda {
 namespace {
@@ -19,6 +20,11 @@ const Operators& operators() {
   static const auto& all = *new Operators([] {
     Operators made("cuda", nullptr);
     toolkit::add_common<FusedKernel>(made);
+    toolkit::add_moves(made);
+    register_random(made);
+    register_index(made);
+    register_pool(made);
+    register_loss(made);
     register_matmul(made);
     register_conv(made);
     register_norm(made);

@@ -18,7 +18,6 @@ using Operators = toolkit::Operators<Builder>;
 const Operators& operators();
 
 // Each kernel file tells the table its operators.
-void register_copy(Operators& all);     // cat, pad, scatters of views, roll, repeat, ...
 void register_random(Operators& all);
 void register_matmul(Operators& all);   // mm, bmm, addmm, baddbmm, linear, ...
 void register_conv(Operators& all);     // convolution and its backward

@@ -123,6 +123,10 @@ std::string text_of(std::initializer_list<std::string_view> parts,
 void add_sort(Builder& b, const lazyt_node_t& node, const Sorting& sorting) {
   const Tensor in = tensor_at(b, b.program.args(node)[0]);
   const Tensor values = b.make_dense(node.results), places = b.make_dense(node.results + 1);
+  add_sort(b, in, values, places, sorting);
+}
+
+void add_sort(Builder& b, const Tensor& in, const Tensor& values, const Tensor& places, const Sorting& sorting) {
   const bool first = sorting.kind == Sorting::kFirst;
   std::vector<bool> reduced(in.dims().size(), false);
   if (!reduced.empty()) reduced[sorting.axis] = true;

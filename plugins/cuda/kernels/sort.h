@@ -18,5 +18,7 @@ struct Sorting {
 
 // Lowers a node whose operand 0 is sorted and whose results are values and places.
 void add_sort(Builder& b, const lazyt_node_t& node, const Sorting& sorting);
+// values: dense, of in's dtype; places: dense, int64.
+void add_sort(Builder& b, const Tensor& in, const Tensor& values, const Tensor& places, const Sorting& sorting);
 
 }  // namespace lazyt::cuda

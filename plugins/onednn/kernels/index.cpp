@@ -501,6 +501,8 @@ void add_search(Builder& b, const Tensor& sequence, const Tensor& values, const 
 }
 
 struct Kernels {
+  static constexpr bool kSumsInMemory = true;
+
   static void read(Builder& b, const char* name, const Tensor& self, const Indexed& indexed, const Tensor& out) {
     add_read(b, name, self, indexed, out);
   }

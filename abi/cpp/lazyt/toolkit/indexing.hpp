@@ -206,7 +206,7 @@ inline Refusal accept_scatter_reduce(const plugin::ProgramView& program, const l
 //   accumulate(b, name, self, out, indexed, source, alpha)             ... += alpha * source[...]
 //   gather(b, self, index, out, dim)
 //   scatter(b, name, self, out, index, source, dim, reduce, include_self)
-//   embedding_backward(b, grad, index, out, padding, by_frequency)     out in the compute dtype
+//   embedding_backward(b, grad, index, out, padding, by_frequency)     kSumsInMemory: out is to have the compute dtype
 //   masked_scatter(b, self, mask, source, out)
 //   search(b, sequence, values, sorter or null, right, out)            out is int64
 
@@ -280,7 +280,7 @@ struct IndexLowerings {
   static void embedding_backward(BuilderT& b, const lazyt_node_t& node) {
     const auto args = b.program.args(node);
     const Tensor grad = b.dense(tensor_at(b, args[0])), index = dense_as(b, tensor_at(b, args[1]), LAZYT_DTYPE_INT64);
-    const Tensor out = begin_result(b, node.results, compute_dtype(grad.dtype));
+    const Tensor out = begin_result(b, node.results, Kernels::kSumsInMemory ? compute_dtype(grad.dtype) : grad.dtype);
     Kernels::embedding_backward(b, grad, index, out, b.int_of(args[3]), b.bool_of(args[4]));
     finish_result(b, node.results, out);
   }

@@ -67,17 +67,33 @@ class Compiler:
             self.library.nvrtcDestroyProgram(ctypes.byref(program))
 
 
+# A unit begins with the prelude, which takes as long as several kernels.
+KERNELS_OF_A_UNIT = 16
+
+
 def check(folder: Path, library: ctypes.CDLL) -> int:
     """The number of kernels that do not compile."""
     kernels = sorted(folder.glob("*.cu"))
-    work = [(k, a) for k in kernels for a in ARCHITECTURES]
+    # Of a dumped source, everything before the first #line is the same in all.
+    texts = {k.name: k.read_text(encoding="utf-8").partition("\n#line ") for k in kernels}
+    names = list(texts)
+    groups = [names[i : i + KERNELS_OF_A_UNIT] for i in range(0, len(names), KERNELS_OF_A_UNIT)]
+    work = [(group, a) for group in groups for a in ARCHITECTURES]
     wrong: dict[tuple[str, str], str] = {}
     compiler = Compiler(library)
 
+    def unit(group: list[str]) -> str:
+        return texts[group[0]][0] + "".join("\n#line " + texts[name][2] for name in group)
+
     def some(first: int, step: int) -> None:
-        for kernel, architecture in work[first::step]:
-            if said := compiler.complain(kernel.read_text(), kernel.name, architecture):
-                wrong[kernel.name, architecture] = said
+        for group, architecture in work[first::step]:
+            if not compiler.complain(unit(group), group[0], architecture):
+                continue
+            alone = {name: compiler.complain(unit([name]), name, architecture) for name in group}
+            said = {name: text for name, text in alone.items() if text}
+            wrong.update({(name, architecture): text for name, text in said.items()})
+            if not said:
+                wrong[group[0], architecture] = "does not compile beside " + ", ".join(group[1:])
 
     count = len(os.sched_getaffinity(0))
     threads = [threading.Thread(target=some, args=(i, count)) for i in range(count)]

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -196,6 +197,25 @@ TEST(Shim, DynamicSharedMemoryBeginsAsGarbage) {
   float out = 0;
   EXPECT_EQ(launch(c, "read", {word(&out)}, 2, 1, 64).result, 0);
   EXPECT_TRUE(std::isnan(out));
+}
+
+TEST(Shim, TheOrderOfThreadsCanBeTurnedAround) {
+  const Compiled c = compile(
+      R"(LAZYT_KERNEL(order, 2, 64) { ((int*)a.w[0])[atomicAdd((int*)a.w[1], 1)] = blockIdx.x * 64 + threadIdx.x; }
+    LAZYT_KERNEL(race, 1, 64) { __shared__ int x[64]; x[threadIdx.x] = threadIdx.x; ((int*)a.w[0])[threadIdx.x] = x[threadIdx.x / 2]; })");
+  ASSERT_EQ(c.result, 0) << c.log;
+  std::vector<int> forwards(128), backwards(128), raced(64), fine(64);
+  int at = 0;
+  EXPECT_EQ(launch(c, "order", {word(forwards.data()), word(&at)}, 2, 64).result, 0);
+  launch(c, "race", {word(fine.data())}, 1, 64);
+  at = 0;
+  setenv("LAZYT_SHIM_ORDER", "backwards", 1);
+  EXPECT_EQ(launch(c, "order", {word(backwards.data()), word(&at)}, 2, 64).result, 0);
+  launch(c, "race", {word(raced.data())}, 1, 64);
+  unsetenv("LAZYT_SHIM_ORDER");
+  EXPECT_TRUE(std::is_sorted(forwards.begin(), forwards.end()));
+  EXPECT_TRUE(std::is_sorted(backwards.rbegin(), backwards.rend()));
+  EXPECT_NE(raced, fine) << "the lack of a barrier shows";
 }
 
 TEST(Shim, WhatNvrtcWouldNotCompileIsNotCompiled) {

@@ -111,9 +111,17 @@ template <class T, int N>
 struct __align__(sizeof(T) * N < 16 ? sizeof(T) * N : 16) lazyt_pack {
   T v[N];
 };
+// A pack at p. Elsewhere than on a multiple of its size it is a fault of the GPU, and of the shim.
+template <int N, class T>
+LAZYT_FN lazyt_pack<T, N>& lazyt_pack_at(T* p) {
+#ifdef LAZYT_SHIM
+  if ((unsigned long long)p % alignof(lazyt_pack<T, N>)) lazyt_shim_fault("a pack of elements does not lie on a multiple of its size");
+#endif
+  return *(lazyt_pack<T, N>*)p;
+}
 template <int N, class T, class R>
 LAZYT_FN void lazyt_load_pack(R (&out)[N], const T* p, long long i) {
-  const lazyt_pack<T, N> pack = *(const lazyt_pack<T, N>*)(p + i);
+  const lazyt_pack<T, N> pack = lazyt_pack_at<N>((T*)p + i);
 #pragma unroll
   for (int k = 0; k < N; ++k) out[k] = lazyt_widen(pack.v[k]);
 }
@@ -122,13 +130,13 @@ LAZYT_FN void lazyt_store_pack(T* p, long long i, const R (&x)[N]) {
   lazyt_pack<T, N> pack;
 #pragma unroll
   for (int k = 0; k < N; ++k) lazyt_narrow(pack.v[k], x[k]);
-  *(lazyt_pack<T, N>*)(p + i) = pack;
+  lazyt_pack_at<N>(p + i) = pack;
 }
 
 // The pack at p. Where it is not whole only the first `left` elements are there, and the others are zero.
 template <int N, class T, class I>
 LAZYT_FN lazyt_pack<T, N> lazyt_take(const T* p, I left, bool whole) {
-  if (whole) return *(const lazyt_pack<T, N>*)p;
+  if (whole) return lazyt_pack_at<N>((T*)p);
   lazyt_pack<T, N> pack = {};
 #pragma unroll
   for (int k = 0; k < N; ++k)
@@ -138,7 +146,7 @@ LAZYT_FN lazyt_pack<T, N> lazyt_take(const T* p, I left, bool whole) {
 template <int N, class T, class I>
 LAZYT_FN void lazyt_put(T* p, const lazyt_pack<T, N>& pack, I left, bool whole) {
   if (whole) {
-    *(lazyt_pack<T, N>*)p = pack;
+    lazyt_pack_at<N>(p) = pack;
     return;
   }
 #pragma unroll

@@ -12,6 +12,7 @@
 #include <cmath>
 #include <cstdarg>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <memory>
@@ -26,6 +27,7 @@ struct Index {
 
 constexpr unsigned kMaxThreads = 1024;
 constexpr uint32_t kMaxShared = 163 * 1024;  // of a block, compute capability 8.0
+constexpr unsigned char kGarbage = 0xff;
 constexpr size_t kStack = 128 * 1024, kGuard = 4096;
 
 enum class State : uint8_t { kNew, kReady, kAtBarrier, kInWarp, kDone };
@@ -54,6 +56,8 @@ struct Block {
   unsigned count, next, done, current;
   jmp_buf scheduler;
   bool fault;
+  bool backwards;
+  unsigned char *shared, *shared_end;
   char error[200];
   void (*body)(const void*);
   const void* param;
@@ -79,6 +83,9 @@ void set_thread(unsigned t) {
   lazyt_shim_thread = {t % d.x, t / d.x % d.y, t / d.x / d.y};
 }
 
+// The k-th thread of the block to begin, and to go on.
+unsigned in_order(unsigned k) { return g_block.backwards ? g_block.count - 1 - k : k; }
+
 // What a fiber does: threads that nobody began, each to its end; then it waits for more.
 void work() {
   for (;;) {
@@ -86,7 +93,7 @@ void work() {
     Fiber* self = b.idle.back();
     b.idle.pop_back();
     while (b.next < b.count) {
-      const unsigned t = b.next++;
+      const unsigned t = in_order(b.next++);
       b.threads[t].fiber = self;
       b.threads[t].state = State::kReady;
       set_thread(t);
@@ -199,8 +206,9 @@ void run_block() {
   Block& b = g_block;
   b.next = b.done = 0;
   for (unsigned t = 0; t < b.count; ++t) b.threads[t] = {State::kNew, 0, 0, 0, nullptr};
-  if (!g_shared.empty())
-    std::fill(g_shared.begin(), g_shared.end(), static_cast<unsigned char>(0xff));  // nobody may count on it
+  // Nobody may count on what is there.
+  std::fill(g_shared.begin(), g_shared.end(), kGarbage);
+  std::fill(b.shared, b.shared_end, kGarbage);
   while (b.done < b.count && !b.fault) {
     while (b.next < b.count && !b.fault) {
       if (b.idle.empty()) {
@@ -212,7 +220,8 @@ void run_block() {
     }
     if (b.fault || b.done == b.count) break;
     if (!release()) return complain_of_wait();
-    for (unsigned t = 0; t < b.count && !b.fault; ++t) {
+    for (unsigned k = 0; k < b.count && !b.fault; ++k) {
+      const unsigned t = in_order(k);
       if (b.threads[t].state != State::kReady) continue;
       set_thread(t);
       enter(b.threads[t].fiber);
@@ -236,7 +245,8 @@ void lazyt_shim_fault(const char* what) {
   _longjmp(g_block.scheduler, 1);
 }
 
-int lazyt_shim_run(lazyt_shim_launch* launch, const lazyt_shim_info* info, void (*body)(const void* param)) {
+int lazyt_shim_run(lazyt_shim_launch* launch, const lazyt_shim_info* info, void (*body)(const void* param),
+                   unsigned char* shared, unsigned char* shared_end) {
   const uint32_t *grid = launch->grid, *block = launch->block;
   const uint64_t threads = uint64_t{block[0]} * block[1] * block[2];
   launch->error[0] = 0;
@@ -265,10 +275,14 @@ int lazyt_shim_run(lazyt_shim_launch* launch, const lazyt_shim_info* info, void 
   b.fault = false;
   b.body = body;
   b.param = param.data();
+  b.shared = shared, b.shared_end = shared_end;
+  const char* order = std::getenv("LAZYT_SHIM_ORDER");
+  b.backwards = order && std::strcmp(order, "backwards") == 0;
+  auto at = [&](unsigned k, int d) { return b.backwards ? grid[d] - 1 - k : k; };
   for (unsigned z = 0; z < grid[2] && !b.fault; ++z)
     for (unsigned y = 0; y < grid[1] && !b.fault; ++y)
       for (unsigned x = 0; x < grid[0] && !b.fault; ++x) {
-        lazyt_shim_block = {x, y, z};
+        lazyt_shim_block = {at(x, 0), at(y, 1), at(z, 2)};
         run_block();
       }
   if (!b.fault) return 0;

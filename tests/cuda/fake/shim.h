@@ -1,25 +1,23 @@
 // The host shim: what CUDA C++ source of the plugin needs to be compiled and run by the host's compiler.
 //
-//   nvrtc.cpp  a library with NVRTC's entry points: it puts this header before a source, compiles it with g++
-//   into a shared
-//              library and hands that out as the "cubin" (lazyt_shim_image and then the library's bytes)
+//   nvrtc.cpp  a library with NVRTC's entry points: it puts this header before a source, compiles it with g++ into a
+//              shared library and hands that out as the "cubin" (lazyt_shim_image and then the library's bytes)
 //   shim.cpp   in the same library: runs a kernel's threads (see lazyt_shim_run)
-//   the fake driver loads the image: it writes the bytes behind the lazyt_shim_image to a file of a name that
-//              it never used before (dlopen gives a loaded library again for its name: /proc/self/fd/N is no
-//              good), opens that with dlopen(RTLD_NOW | RTLD_LOCAL), and finds a kernel NAME as symbol NAME
-//              (a lazyt_shim_entry) and what it asks of a launch as symbol NAME__info (a lazyt_shim_info). It
-//              calls the entry from any thread; launches of a process run one after another. Pointers in the
-//              kernel's arguments are host addresses.
 //
-// Blocks run one after another. Threads of a block run one after another as well, each to its end, unless one
-// waits (at
-// __syncthreads or a warp operation): then the others run until all that it waits for have come. What CUDA
-// leaves undefined is an error: a barrier that some thread of the block does not reach, a warp operation that
-// a named thread does not reach, a block larger than the kernel was declared for, a launch outside the limits
-// of compute capability 8.0.
+// The fake driver loads the image: it writes the bytes behind the lazyt_shim_image to a file of a name that it never
+// used before (dlopen gives a loaded library again for its name: /proc/self/fd/N is no good), opens that with
+// dlopen(RTLD_NOW | RTLD_LOCAL), and finds a kernel NAME as symbol NAME (a lazyt_shim_entry) and what it asks of a
+// launch as symbol NAME__info (a lazyt_shim_info). It calls the entry from any thread; launches of a process run one
+// after another. Pointers in the kernel's arguments are host addresses.
 //
-// The first half is C, for the fake driver. With LAZYT_SHIM defined (by nvrtc.cpp) the second half follows,
-// for kernels.
+// Blocks run one after another. Threads of a block run one after another as well, each to its end, unless one waits
+// (at __syncthreads or a warp operation): then the others run until all that it waits for have come.
+// LAZYT_SHIM_ORDER=backwards turns the order of blocks and threads around: a kernel that lacks a barrier then gives
+// something else. What CUDA leaves undefined is an error: a barrier that some thread of the block does not reach, a
+// warp operation that a named thread does not reach, a pack of elements that is not aligned, a block larger than the
+// kernel was declared for, a launch outside the limits of compute capability 8.0.
+//
+// The first half is C, for the fake driver. With LAZYT_SHIM defined (by nvrtc.cpp) the second half follows, for kernels.
 #ifndef LAZYT_TESTS_CUDA_FAKE_SHIM_H_
 #define LAZYT_TESTS_CUDA_FAKE_SHIM_H_
 
@@ -56,8 +54,10 @@ typedef struct lazyt_shim_launch {
 // kernel did something undefined and stopped there (CUDA_ERROR_LAUNCH_FAILED).
 typedef int (*lazyt_shim_entry)(lazyt_shim_launch* launch);
 
-// Called by entries: `body` is one thread's work on the parameter.
-int lazyt_shim_run(lazyt_shim_launch* launch, const lazyt_shim_info* info, void (*body)(const void* param));
+// Called by entries: `body` is one thread's work on the parameter; [shared, shared_end) is the kernels' static shared memory,
+// which begins as garbage in every block.
+int lazyt_shim_run(lazyt_shim_launch* launch, const lazyt_shim_info* info, void (*body)(const void* param),
+                   unsigned char* shared, unsigned char* shared_end);
 
 #ifdef __cplusplus
 }
@@ -98,8 +98,9 @@ double lazyt_shim_erfinv(double v);
 #define __forceinline__ inline
 #define __noinline__ __attribute__((noinline))
 #define __align__(n) __attribute__((aligned(n)))
-// Blocks run one after another: one copy serves all.
+// Blocks run one after another: one copy serves all. Nothing else of a library of kernels is zero at its start.
 #define __shared__ static
+extern "C" __attribute__((visibility("hidden"))) unsigned char __bss_start[], _end[];
 #define __constant__ static const
 #define __restrict__ __restrict
 
@@ -110,8 +111,8 @@ double lazyt_shim_erfinv(double v);
   static void name##__body(const lazyt_args<N>& a);                                                          \
   extern "C" __attribute__((visibility("default"))) const lazyt_shim_info name##__info = {THREADS, 8 * (N)}; \
   extern "C" __attribute__((visibility("default"))) int name(lazyt_shim_launch* launch) {                    \
-    return lazyt_shim_run(launch, &name##__info,                                                             \
-                          [](const void* p) { name##__body(*(const lazyt_args<N>*)p); });                    \
+    return lazyt_shim_run(                                                                                   \
+        launch, &name##__info, [](const void* p) { name##__body(*(const lazyt_args<N>*)p); }, __bss_start, _end); \
   }                                                                                                          \
   static void name##__body(const lazyt_args<N>& a)
 

@@ -8,6 +8,7 @@
 #include <ATen/ops/neg.h>
 #include <ATen/ops/native_batch_norm_native.h>
 #include <ATen/ops/_native_batch_norm_legit.h>
+#include <ATen/ops/_native_batch_norm_legit_no_training.h>
 #include <torch/library.h>
 
 #include "base/counters.h"
@@ -127,12 +128,13 @@ bool equal(const at::Tensor& self, const at::Tensor& other) {
   return at::equal(download(self), download(other));
 }
 
-// native_batch_norm writes its running statistics without saying so in its schema; the _legit form says it.
+// native_batch_norm writes its running statistics when it trains, without saying so in its schema; the _legit forms say it.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> native_batch_norm(
     const at::Tensor& input, const std::optional<at::Tensor>& weight, const std::optional<at::Tensor>& bias,
     const std::optional<at::Tensor>& running_mean, const std::optional<at::Tensor>& running_var, bool training,
     double momentum, double eps) {
   if (running_mean && running_mean->defined() && running_var && running_var->defined()) {
+    if (!training) return at::_native_batch_norm_legit_no_training(input, weight, bias, *running_mean, *running_var, momentum, eps);
     at::Tensor mean = *running_mean, var = *running_var;
     return at::_native_batch_norm_legit(input, weight, bias, mean, var, training, momentum, eps);
   }

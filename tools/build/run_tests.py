@@ -45,7 +45,7 @@ class Result:
 
 
 # tests/backends runs on each of these; all other folders on tests/conftest.py's backend.
-BACKENDS = ["onednn"]
+BACKENDS = ["onednn", "cuda"]
 
 
 # What runs under both sanitizers with PyTorch: threads that record, free, wait and end. And what else runs under the one

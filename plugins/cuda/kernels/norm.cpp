@@ -374,22 +374,20 @@ struct Channels {
 // Which arguments and results a variant has; -1 = none.
 struct BatchNorm {
   int running, training, momentum, eps;  // running_mean; running_var is the next
-  bool always_trains, never_trains;
+  bool always_trains;
   bool updates;  // results 3 and 4
 };
 
 template <int kVariant>
 void lower_batch_norm(Builder& b, const lazyt_node_t& node) {
-  constexpr BatchNorm variants[] = {
-      {3, 5, 6, 7, false, false, true}, {-1, 3, 4, 5, true, false, false}, {3, -1, 5, 6, false, true, false}};
+  constexpr BatchNorm variants[] = {{3, 5, 6, 7, false, true}, {-1, 3, 4, 5, true, false}};
   constexpr BatchNorm kind = variants[kVariant];
   const auto args = b.program.args(node);
   const Tensor in = tensor_at(b, args[0]);
   const Channels channels(in);
   const int64_t c = in.dims()[1];
   const bool training =
-      kind.always_trains ||
-      (!kind.never_trains && b.bool_of(args[static_cast<uint64_t>(std::max(kind.training, 0))]));
+      kind.always_trains || b.bool_of(args[static_cast<uint64_t>(kind.training)]);
   const Optional weight = optional_at(b, args[1], in.dtype), bias = optional_at(b, args[2], in.dtype);
   Optional running_mean, running_var;
   if (kind.running >= 0) {
@@ -544,7 +542,6 @@ void register_norm(Operators& all) {
   opaque(LAZYT_OP_NATIVE_GROUP_NORM_BACKWARD, accept_backward, lower_group_norm_backward);
   opaque(LAZYT_OP_NATIVE_BATCH_NORM_LEGIT_FUNCTIONAL, accept_forward, lower_batch_norm<0>);
   opaque(LAZYT_OP_NATIVE_BATCH_NORM_LEGIT_NO_STATS, accept_no_stats, lower_batch_norm<1>);
-  opaque(LAZYT_OP_NATIVE_BATCH_NORM_LEGIT_NO_TRAINING, accept_forward, lower_batch_norm<2>);
   opaque(LAZYT_OP_NATIVE_BATCH_NORM_BACKWARD, accept_batch_backward, lower_batch_norm_backward);
 }
 

@@ -506,6 +506,25 @@ static constexpr Row kRows[] = {
     out[0] = c.k.op(Op::kWhere, mask, c.k.op(Op::kMul, c.in(0, t), c.k.cast(scale, t)), zero);
     out[1] = mask;
   }
+  // Operand i, one number for each channel, beside the elements of the walk.
+  static Reg by_channel(const Context& c, uint64_t i) {
+    const auto v = static_cast<uint32_t>(c.arg(i).payload);
+    Tensor t = c.builder ? c.builder->tensor(v) : Tensor{v, c.value(i).dtype, Layout::dense(c.program.dims(c.value(i)))};
+    t.layout.dims.resize(c.result().rank - 1, 1);
+    t.layout.strides.resize(c.result().rank - 1, 0);
+    return c.k.cast(c.k.load(t), c.type());
+  }
+  // With the statistics that are kept: x * alpha + beta, the numbers of a channel first, as PyTorch computes it.
+  static void emit_batch_norm(const Context& c, Reg* out) {
+    if (c.result().rank < 2) throw plugin::Error(LAZYT_CODE_UNIMPLEMENTED, "a batch norm without channels");
+    const Type t = c.type();
+    Reg alpha = c.k.op(Op::kRsqrt, c.k.op(Op::kAdd, by_channel(c, 4), c.in(6, t)));
+    if (!c.none(1)) alpha = c.k.op(Op::kMul, alpha, by_channel(c, 1));
+    Reg beta = c.k.op(Op::kNeg, c.k.op(Op::kMul, by_channel(c, 3), alpha));
+    if (!c.none(2)) beta = c.k.op(Op::kAdd, beta, by_channel(c, 2));
+    out[0] = c.k.op(Op::kFma, c.in(0, t), alpha, beta);
+    out[1] = out[2] = kNoReg;  // empty without training
+  }
   static void emit_log_sigmoid(const Context& c, Reg* out) {
     out[0] = log_sigmoid(c);
     out[1] = kNoReg;  // the buffer that only PyTorch's own backward wants
@@ -521,13 +540,15 @@ static constexpr Row kRows[] = {
     return op < all.size() ? all[op] : nullptr;
   }
   static bool has(lazyt_op_t op) {
-    return op == LAZYT_OP_LAZYT_DROPOUT || op == LAZYT_OP_LOG_SIGMOID_FORWARD || find_row(op);
+    return op == LAZYT_OP_LAZYT_DROPOUT || op == LAZYT_OP_LOG_SIGMOID_FORWARD || op == LAZYT_OP_NATIVE_BATCH_NORM_LEGIT_NO_TRAINING ||
+           find_row(op);
   }
   // Writes the node into c.k; out[r] is the register of result r, kNoReg for one that holds nothing.
   // REQUIRES: has(c.node.op); room for four results.
   static void emit(const Context& c, Reg* out) {
     if (c.node.op == LAZYT_OP_LAZYT_DROPOUT) return emit_dropout(c, out);
     if (c.node.op == LAZYT_OP_LOG_SIGMOID_FORWARD) return emit_log_sigmoid(c, out);
+    if (c.node.op == LAZYT_OP_NATIVE_BATCH_NORM_LEGIT_NO_TRAINING) return emit_batch_norm(c, out);
     out[0] = c.k.cast((*find_row(c.node.op))(c), c.type());
   }
 };

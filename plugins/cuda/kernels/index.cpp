@@ -72,7 +72,7 @@ void add_read(Builder& b, const char* name, const Tensor& self, const Indexed& i
 LAZYT_KERNEL(KERNEL, WORDS, 256) {
   const T* x = (const T*)a.w[0];
   T* y = (T*)a.w[1];
-  EACH(i, COUNT) {
+  LAZYT_EACH(i, COUNT) {
     OFFSETS
     bool found = true;
     LOOKUPS
@@ -133,7 +133,7 @@ Tensor find_keys(Builder& b, const Places& places, const Dims& sizes) {
   const std::string lookup = lookups(b, places, "key", row_major(sizes), words);
   b.add_kernel(specialise("keys", each_text(R"(
 LAZYT_KERNEL(KERNEL, WORDS, 256) {
-  EACH(i, COUNT) {
+  LAZYT_EACH(i, COUNT) {
     OFFSETS
     I key = 0;
     bool found = true;
@@ -191,11 +191,11 @@ void add_apply(Builder& b, const char* name, const Tensor& out, const Tensor& so
   constexpr std::string_view kMove = R"(
 LAZYT_KERNEL(KERNEL, 5, 256) {
   const K* keys = (const K*)a.w[2];
-  EACH(i, COUNT) {
+  LAZYT_EACH(i, COUNT) {
     const I t = i / OUTER;
     const K key = keys[t];
     if (key < 0 || (SORTED && t + 1 < PLACES && keys[t + 1] == key)) continue;
-    const I p = SORTED ? (I)((const O*)a.w[3])[t] : t;
+    [[maybe_unused]] const I p = SORTED ? (I)((const O*)a.w[3])[t] : t;
     SPLIT
     TO
     FROM
@@ -208,7 +208,7 @@ LAZYT_KERNEL(KERNEL, 5, 256) {
   const K* keys = (const K*)a.w[2];
   T* y = (T*)a.w[0];
   const S* x = (const S*)a.w[1];
-  EACH(i, COUNT) {
+  LAZYT_EACH(i, COUNT) {
     I t = i / OUTER;
     const K key = keys[t];
     if (key < 0 || (SORTED && t > 0 && keys[t - 1] == key)) continue;
@@ -217,7 +217,7 @@ LAZYT_KERNEL(KERNEL, 5, 256) {
     C total = INCLUDE ? lazyt_load(y, out0 + to) : (C)0;
     long long n = INCLUDE;
     do {
-      const I p = SORTED ? (I)((const O*)a.w[3])[t] : t;
+      [[maybe_unused]] const I p = SORTED ? (I)((const O*)a.w[3])[t] : t;
       FROM
       C v = (C)lazyt_load(x, source0 + from);
       if (SCALED) v = lazyt_mul(v, ALPHA);
@@ -317,7 +317,7 @@ struct Kernels {
     const auto fault = b.fault({LAZYT_CODE_OUT_OF_RANGE, bad.before, bad.after, bad.shown, {}});
     b.add_kernel(specialise("gather", each_text(R"(
 LAZYT_KERNEL(KERNEL, 5, 256) {
-  EACH(i, COUNT) {
+  LAZYT_EACH(i, COUNT) {
     OFFSETS
     const long long p = lazyt_find(((const long long*)a.w[1])[at], SIZE, false, a.w[3], a.w[4]);
     ((T*)a.w[2])[to] = p < 0 ? (T)0 : ((const T*)a.w[0])[from + (I)p * (I)STRIDE];
@@ -344,7 +344,7 @@ LAZYT_KERNEL(KERNEL, 5, 256) {
     const Tensor keys = b.scratch(key_dtype(out.count()), {index.count()});
     b.add_kernel(specialise("keys", each_text(R"(
 LAZYT_KERNEL(KERNEL, 4, 256) {
-  EACH(i, COUNT) {
+  LAZYT_EACH(i, COUNT) {
     OFFSETS
     const long long p = lazyt_find(((const long long*)a.w[0])[at], SIZE, false, a.w[2], a.w[3]);
     ((K*)a.w[1])[i] = p < 0 ? (K)-1 : (K)(to + (I)p * (I)STRIDE);
@@ -372,7 +372,7 @@ LAZYT_KERNEL(KERNEL, 4, 256) {
     const auto fault = b.fault({LAZYT_CODE_OUT_OF_RANGE, bad.before, bad.after, bad.shown, {}});
     b.add_kernel(specialise("keys", each_text(R"(
 LAZYT_KERNEL(KERNEL, 4, 256) {
-  EACH(i, COUNT) {
+  LAZYT_EACH(i, COUNT) {
     const long long at = ((const long long*)a.w[0])[i];
     ((K*)a.w[1])[i] = at == PADDING ? (K)-1 : (K)lazyt_find(at, SIZE, false, a.w[2], a.w[3]);
   }
@@ -406,12 +406,11 @@ LAZYT_KERNEL(KERNEL, 4, 256) {
                              {"OFFSETS", offsets("i", out.dims(), {{"masked", mask.strides()}, {"own", self.strides()}})}};
     b.add_kernel(specialise("mask_count", each_text(R"(
 LAZYT_KERNEL(KERNEL, 2, 256) {
-  EACH(r, RUNS) {
+  LAZYT_EACH(r, RUNS) {
     long long n = 0;
     for (I i = r * RUN; i < (r + 1) * RUN && i < COUNT; ++i) {
       OFFSETS
       n += ((const unsigned char*)a.w[0])[masked] != 0;
-      (void)own;
     }
     ((long long*)a.w[1])[r] = n;
   }
@@ -445,7 +444,7 @@ LAZYT_KERNEL(KERNEL, 3, 1024) {
                  {1, 1, 1}, {1024, 1, 1}, 0, {Word::address(starts), fault[0], fault[1]}, {starts.storage}, {starts.storage});
     b.add_kernel(specialise("masked_scatter", each_text(R"(
 LAZYT_KERNEL(KERNEL, 5, 256) {
-  EACH(r, RUNS) {
+  LAZYT_EACH(r, RUNS) {
     long long next = ((const long long*)a.w[3])[r];
     for (I i = r * RUN; i < (r + 1) * RUN && i < COUNT; ++i) {
       OFFSETS
@@ -475,7 +474,7 @@ LAZYT_KERNEL(KERNEL, 5, 256) {
     b.add_kernel(specialise("searchsorted", each_text(R"(
 LAZYT_KERNEL(KERNEL, 6, 256) {
   const T* sequence = (const T*)a.w[0];
-  EACH(i, COUNT) {
+  LAZYT_EACH(i, COUNT) {
     const I base = i / EACH_HAS * N;
     const C value = lazyt_load((const T*)a.w[1], i);
     I low = 0, high = N;

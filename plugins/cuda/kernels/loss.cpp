@@ -52,7 +52,7 @@ void lower_nll_forward(Builder& b, const lazyt_node_t& node) {
     words.push_back(Word::address(out));
     text += R"(
 LAZYT_KERNEL(KERNEL, 6, 256) {
-  EACH(i, COUNT) {
+  LAZYT_EACH(i, COUNT) {
     TARGET(i);
     const C loss = counts ? -lazyt_load((const T*)a.w[0], (i / SPATIAL * CLASSES + t) * SPATIAL + i % SPATIAL) * scale : (C)0;
     lazyt_store((T*)a.w[5], i, loss);
@@ -71,7 +71,7 @@ LAZYT_KERNEL(KERNEL, 6, 256) {
   text += R"(
 LAZYT_KERNEL(KERNEL, 6, 256) {
   double sum = 0, weights = 0;
-  EACH(i, COUNT) {
+  LAZYT_EACH(i, COUNT) {
     TARGET(i);
     if (counts) sum += (double)(-lazyt_load((const T*)a.w[0], (i / SPATIAL * CLASSES + t) * SPATIAL + i % SPATIAL) * scale);
     weights += (double)scale;
@@ -124,7 +124,7 @@ void lower_nll_backward(Builder& b, const lazyt_node_t& node) {
   b.add_kernel(specialise("nll_loss_backward", each_text(std::string(kTarget) + R"(
 LAZYT_KERNEL(KERNEL, 7, 256) {
   const C divisor = MEAN ? lazyt_load((const T*)a.w[5], 0) : (C)1;
-  EACH(e, COUNT * CLASSES) {
+  LAZYT_EACH(e, COUNT * CLASSES) {
     const I i = e / (SPATIAL * CLASSES) * SPATIAL + e % SPATIAL, k = e / SPATIAL % CLASSES;
     TARGET(i);
     const C g = counts && k == t ? -scale * lazyt_load((const T*)a.w[0], NONE ? i : 0) / divisor : (C)0;

@@ -146,7 +146,7 @@ void add_resample(Builder& b, const char* name, const Tensor& x, const Tensor& y
 LAZYT_KERNEL(KERNEL, 4, 256) {
   TABLES;
   const T* x = (const T*)a.w[0];
-  EACH(i, COUNT) {
+  LAZYT_EACH(i, COUNT) {
     OFFSETS
     C sum = 0;
     for (int td = D_FIRST(d); td < D_LAST(d); ++td)
@@ -180,7 +180,7 @@ void add_max_pool(Builder& b, const Tensor& x, const Tensor& y, const Tensor& in
 LAZYT_KERNEL(KERNEL, 5, 256) {
   TABLES;
   const T* x = (const T*)a.w[0];
-  EACH(i, COUNT) {
+  LAZYT_EACH(i, COUNT) {
     OFFSETS
     C best = 0;
     int which = -1;
@@ -221,7 +221,7 @@ LAZYT_KERNEL(KERNEL, 5, 256) {
   TABLES;
   const T* grad = (const T*)a.w[0];
   const long long* index = (const long long*)a.w[4];
-  EACH(i, COUNT) {
+  LAZYT_EACH(i, COUNT) {
     OFFSETS
     const long long own = ((long long)d * YH + h) * YW + w;
     C sum = 0;
@@ -320,7 +320,7 @@ void add_pad(Builder& b, const lazyt_node_t& node, const Dims& pads, std::string
   }
   b.add_kernel(specialise("pad", each_text(R"(
 LAZYT_KERNEL(KERNEL, 2, 256) {
-  EACH(i, COUNT) {
+  LAZYT_EACH(i, COUNT) {
     OFFSETS
     PADS
     ((T*)a.w[1])[i] = ((const T*)a.w[0])[from];
@@ -381,7 +381,7 @@ template <class Value> __device__ __forceinline__ Value lazyt_grid_place(Value v
 #endif
 LAZYT_KERNEL(KERNEL, 3, 256) {
   const T* x = (const T*)a.w[0];
-  EACH(i, COUNT) {
+  LAZYT_EACH(i, COUNT) {
     OFFSETS
     const C fx = lazyt_grid_place((C)lazyt_load((const T*)a.w[1], point), XW, PADDING, CORNERS);
     const C fy = lazyt_grid_place((C)lazyt_load((const T*)a.w[1], point + (I)SG), XH, PADDING, CORNERS);

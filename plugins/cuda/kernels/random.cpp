@@ -12,7 +12,7 @@ constexpr std::string_view kDraw = R"(
 LAZYT_KERNEL(KERNEL, WORDS, 256) {
   typedef long long I;
   const long long count = (long long)a.w[1];
-  EACH(q, (count + EACH_CALL - 1) / EACH_CALL) {
+  LAZYT_EACH(q, (count + EACH_CALL - 1) / EACH_CALL) {
     const lazyt_words x = lazyt_philox(a.w[2], a.w[3] + (unsigned long long)q);
     const long long i = q * EACH_CALL;
 #if EACH_CALL == 4

@@ -24,7 +24,7 @@ std::string offsets(const std::string& index, const Dims& dims, const Strides& o
       sums[k] += (sums[k].empty() ? "" : " + ") + ("(" + at + ") * (I)" + std::to_string(stride));
     }
   }
-  for (size_t k = 0; k < operands.size(); ++k) text += "I " + operands[k].first + " = " + (sums[k].empty() ? "0" : sums[k]) + "; ";
+  for (size_t k = 0; k < operands.size(); ++k) text += "[[maybe_unused]] I " + operands[k].first + " = " + (sums[k].empty() ? "0" : sums[k]) + "; ";
   return text;
 }
 
@@ -45,7 +45,7 @@ std::string bits_type(uint64_t bytes) {
 const std::string_view kEachText = R"(
 #ifndef LAZYT_EACH_TEXT
 #define LAZYT_EACH_TEXT
-#define EACH(i, n) for (I i = (I)(blockIdx.x * (long long)blockDim.x + threadIdx.x); i < (I)(n); i += (I)(gridDim.x * (long long)blockDim.x))
+#define LAZYT_EACH(i, n) for (I i = (I)(blockIdx.x * (long long)blockDim.x + threadIdx.x); i < (I)(n); i += (I)(gridDim.x * (long long)blockDim.x))
 __device__ __forceinline__ long long lazyt_find(long long index, long long size, bool wraps, unsigned long long faults, unsigned long long site) {
   const long long at = wraps && index < 0 ? index + size : index;
   if (at >= 0 && at < size) return at;

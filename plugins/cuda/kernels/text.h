@@ -20,7 +20,7 @@ int64_t span_of(const Layout& layout);
 // The type of elements that are only moved. REQUIRES: toolkit::is_movable
 std::string bits_type(uint64_t bytes);
 
-// Before a kernel's text: EACH(i, n) loops over what falls to this thread of 0 .. n - 1; lazyt_find answers with the
+// Before a kernel's text: LAZYT_EACH(i, n) loops over what falls to this thread of 0 .. n - 1; lazyt_find answers with the
 // place that an index names among `size`, or with -1 and a fault.
 extern const std::string_view kEachText;
 

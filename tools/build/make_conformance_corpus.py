@@ -657,6 +657,16 @@ def indexing(folder):
         aten.index,
         exact=True,
     )
+    for name, indices in (("", [i]), ("_both", [None, i, torch.tensor([4, 0, -2])])):
+        c.case(f"unsafe_index{name}", "aten::_unsafe_index.Tensor", [cube, indices], aten.index, exact=True)
+        v = torch.ones(aten.index(cube, indices).shape)
+        c.case(
+            f"unsafe_index_put{name}",
+            "aten::_unsafe_index_put",
+            [cube, indices, v, True],
+            aten.index_put,
+            terms=16,
+        )
     once = torch.tensor([4, 1])
     c.case("index_put", "aten::index_put", [table, [once], grid(2, 4), False], aten.index_put, exact=True)
     c.case("index_put_row", "aten::index_put", [table, [once], grid(4), False], aten.index_put, exact=True)
@@ -976,6 +986,43 @@ def resampling(folder):
     c.write(folder)
 
 
+def losses(folder):
+    c = Corpus("losses", "Losses over images, and of probabilities.")
+    aten = torch.ops.aten
+    x, target, weight = grid(2, 3, 4, 5), torch.randint(0, 3, (2, 4, 5)), grid(3, positive=True)
+    target[0, 0] = -100
+    for reduction, name in enumerate(("none", "mean", "sum")):
+        for tag, w in (("", None), ("_weighted", weight)):
+            c.case(
+                f"nll_loss2d_{name}{tag}",
+                "aten::nll_loss2d_forward",
+                [x, target, w, reduction, -100],
+                listed(aten.nll_loss2d_forward),
+                rel=4,
+                terms=256,
+            )
+            wide = None if w is None else w.double()
+            loss, total = aten.nll_loss2d_forward(x.double(), target, wide, reduction, -100)
+            c.case(
+                f"nll_loss2d_backward_{name}{tag}",
+                "aten::nll_loss2d_backward",
+                [grid(*loss.shape), x, target, w, reduction, -100, total.float()],
+                aten.nll_loss2d_backward,
+                rel=8,
+            )
+        p, t = grid(3, 5, scale=0.2, positive=True), (grid(3, 5) > 0).float()
+        gout = grid(3, 5) if reduction == 0 else grid()
+        c.case(
+            f"bce_backward_{name}",
+            "aten::binary_cross_entropy_backward",
+            [gout, p, t, grid(3, 5, positive=True), reduction],
+            aten.binary_cross_entropy_backward,
+            rel=16,
+            terms=16,
+        )
+    c.write(folder)
+
+
 def philox(counter: tuple[int, int, int, int], key: tuple[int, int]) -> tuple[int, int, int, int]:
     """Philox 4x32-10 of Salmon et al., 2011."""
     c, (k0, k1) = list(counter), key
@@ -1068,6 +1115,31 @@ def random(folder):
             return [torch.where(keep, t * f32(1 / (1 - f32(0.3))), 0.0), keep]
 
         c.case(f"dropout_{tag}", "lazyt::dropout", [x, 0.3, *stream], dropout, rel=4, host=host)
+        p = (torch.arange(66) / 65).reshape(6, 11)
+        c.case(
+            f"bernoulli_{tag}",
+            "lazyt::bernoulli",
+            [p, *stream],
+            lambda p, *_, u=u: (torch.tensor(u[:66], dtype=torch.float64).reshape(6, 11) < p).double(),
+            exact=True,
+            host=host,
+        )
+        for dtype in (torch.int64, torch.int32, torch.float32):
+            draw = wide_word if dtype == torch.int64 else word
+            low, high = -3, 1000
+
+            def randint(*_, seed=seed, offset=offset, draw=draw, dtype=dtype, low=low, high=high):
+                drawn = [low + draw(seed, offset, i) % (high - low) for i in range(67)]
+                return [(torch.tensor(drawn), dtype)]
+
+            c.case(
+                f"randint_{NAMES[dtype]}_{tag}",
+                "lazyt::randint",
+                [[67], dtype, low, high, *stream],
+                randint,
+                exact=True,
+                host=host,
+            )
     c.write(folder)
 
 
@@ -1644,6 +1716,7 @@ def main():
         indexing,
         moves,
         resampling,
+        losses,
     )
     for make in makers:
         make(folder)

@@ -4,6 +4,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "base/counters.h"
+#include "base/host_reasons.h"
 #include "frontend/dlpack.h"
 #include "frontend/errors.h"
 #include "frontend/fallback.h"
@@ -208,6 +209,11 @@ PYBIND11_MODULE(_C, m) {
   m.def("counters", [] {
     py::dict out;
     for (const auto& [name, value] : base::counters()) out[py::str(name)] = value;
+    return out;
+  });
+  m.def("host_reasons", [] {
+    py::dict out;
+    for (const auto& [op, reason] : base::host_reasons()) out[py::str(op)] = reason;
     return out;
   });
   m.def("metric_names", &base::metric_names);

@@ -12,11 +12,13 @@
 
 #include "base/counters.h"
 #include "base/env.h"
+#include "base/host_reasons.h"
 #include "frontend/arguments.h"
 #include "frontend/dtype.h"
 #include "frontend/errors.h"
 #include "frontend/random.h"
 #include "frontend/storage.h"
+#include "frontend/tracer.h"
 #include "frontend/thread_state.h"
 #include "trace/session.h"
 
@@ -157,6 +159,10 @@ void set_fallback_policy(FallbackPolicy p) { policy = static_cast<int>(p); }
 void call_on_host(TorchOp& op, torch::jit::Stack* stack, const std::string& reason) {
   apply_policy(op, reason);
   base::counter(op.op.name).add();
+  if (!base::has_host_reason(op.op.name)) {
+    const auto line = source_line();
+    base::note_host_reason(op.op.name, reason, line ? fmt::format("{}:{}", line->file, line->line) : "");
+  }
   // Random operators outside the opset draw from a CPU generator that our stream seeds.
   size_t count = op.op.args.size();
   for (size_t i = 0; i < count; i++) {

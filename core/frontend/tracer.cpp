@@ -205,7 +205,7 @@ void record_call(TorchOp& op, torch::jit::Stack* stack) {
     const ShapeResult& shapes = infer(op, call, args);
     if (shapes.host_reason) return call_on_host(op, stack, shapes.host_reason);
     check_backend_takes(op, call, shapes.metas, shapes.fresh);
-    auto source = source_hook ? source_hook() : nullptr;
+    auto source = source_line();
     unblocked(recorder, [&] {
       const uint64_t* metas = recorder.append(call, shapes.metas, shapes.fresh, source);
       if (!metas) return false;
@@ -224,6 +224,8 @@ void record_call(TorchOp& op, torch::jit::Stack* stack) {
 }  // namespace
 
 void set_source_hook(SourceHook hook) { source_hook = hook; }
+
+std::shared_ptr<const ir::SourceLine> source_line() { return source_hook ? source_hook() : nullptr; }
 
 namespace {
 

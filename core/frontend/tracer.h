@@ -25,5 +25,6 @@ at::Tensor without_notes(const at::Tensor& t);
 // Set by the language binding; null results are fine.
 using SourceHook = std::shared_ptr<const ir::SourceLine> (*)();
 void set_source_hook(SourceHook hook);
+std::shared_ptr<const ir::SourceLine> source_line();  // null without a hook
 
 }  // namespace lazyt::frontend

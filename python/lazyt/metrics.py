@@ -44,6 +44,11 @@ def fallbacks() -> dict[str, int]:
     return {name: n for name, n in _C.counters().items() if name.startswith("aten::")}
 
 
+def fallback_reasons() -> dict[str, str]:
+    """Why operators ran on the host and where first. Values that the program asked for are not among them."""
+    return {name: text for name, text in _C.host_reasons().items() if name in fallbacks()}
+
+
 def report() -> str:
     """All of it as a table."""
     lines = []
@@ -97,5 +102,9 @@ def explanation() -> str:
     )
     host = fallbacks()
     lines.append(f"{len(host)} operators ran on the host{':' if host else '.'}")
-    lines += [f"  {v:>8} x {n}" for n, v in sorted(host.items(), key=lambda i: -i[1])]
+    reasons = fallback_reasons()
+    for name, count in sorted(host.items(), key=lambda i: -i[1]):
+        lines.append(f"  {count:>8} x {name}" + (f": {reasons[name]}" if name in reasons else ""))
+    if moved := values.get("FallbackBytes"):
+        lines.append(f"They read and wrote {moved} bytes inside of steps.")
     return "\n".join(lines)

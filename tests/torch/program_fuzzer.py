@@ -831,14 +831,14 @@ def script(statements: list[str]) -> str:
     return "\n".join(lines)
 
 
-def fuzz(seed: int, start: int, programs: int, batch: int, seconds: float | None, shrinking: bool = True, most: int = 20, say=print) -> dict:
+def fuzz(seed: int, start: int, programs: int, batch: int, seconds: float | None, shrinking: bool = True, most: int = 20, say=print, patience: float = 1) -> dict:
     begin = last_said = time.monotonic()
     report: dict = {"seed": seed, "programs": 0, "exact": 0, "failures": []}
     at, programs = start, start + programs
     while at < programs and (seconds is None or time.monotonic() - begin < seconds) and len(report["failures"]) < most:
         numbers = list(range(at, min(at + batch, programs)))
         refused = ",".join(random.Random(f"{seed}:{at}").choice(REFUSED))
-        results, died = in_child(make_job, seed, numbers, refused=refused, seconds=60 + 2 * batch)
+        results, died = in_child(make_job, seed, numbers, refused=refused, seconds=patience * (60 + 2 * batch))
         done = {r["number"]: r for r in results if "number" in r}
         if died:
             started = [r for r in results if "start" in r]
@@ -847,7 +847,7 @@ def fuzz(seed: int, start: int, programs: int, batch: int, seconds: float | None
             numbers = [n for n in numbers if n <= last["start"]]
         else:
             same = {n: r["statements"] for n, r in done.items()}
-            others, died = in_child(run_job, same, refused=refused, replay=False, seconds=60 + 2 * batch)
+            others, died = in_child(run_job, same, refused=refused, replay=False, seconds=patience * (60 + 2 * batch))
             if died:
                 last = [r for r in others if "start" in r][-1]
                 failure(report, seed, last["start"], last["statements"], refused, [("crash", died)], shrinking, say)
@@ -892,6 +892,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=None, help="stop after this time")
     parser.add_argument("--batch", type=int, default=20, help="programs in one process, sharing its tapes")
     parser.add_argument("--most", type=int, default=20, help="stop after so many failures")
+    parser.add_argument("--patience", type=float, default=1, help="times the seconds after which a batch counts as hung: for a machine that others use")
     parser.add_argument("--json", action="store_true", help="the report as JSON on the last line")
     parser.add_argument("--no-shrink", action="store_true")
     parser.add_argument("--program", metavar="SEED:NUMBER", help="check, shrink and print one program")
@@ -911,7 +912,7 @@ def main() -> int:
     seed = args.seed if args.seed is not None else random.SystemRandom().randrange(1 << 30)
     say = (lambda *a, **k: print(*a, file=sys.stderr, **k)) if args.json else print
     say(f"seed {seed}")
-    report = fuzz(seed, args.start, args.programs, args.batch, args.seconds, not args.no_shrink, args.most, say)
+    report = fuzz(seed, args.start, args.programs, args.batch, args.seconds, not args.no_shrink, args.most, say, args.patience)
     say(f"{report['programs']} programs, {report['exact']} bit-equal, {len(report['failures'])} failures, {report['seconds']} s")
     if args.json:
         print(json.dumps(report))

@@ -38,3 +38,25 @@ def test_refused_operators_do_not_cut_the_step():
     refuse = {"LAZYT_BACKEND": "ts", "LAZYT_TS_REFUSE": "aten::sin,aten::mul.Tensor,aten::_softmax,aten::as_strided_scatter,aten::slice_scatter"}
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, env={**os.environ, **refuse})
     assert done.returncode == 0, done.stdout + done.stderr
+
+REASONS = """
+import lazyt, torch
+
+x = torch.rand(4, 4, device="lazyt")
+y = x.sin()  # line 5
+y.cpu(), torch.poisson(x), x.sum().item()
+told = lazyt.metrics.fallback_reasons()
+assert set(told) == {"aten::sin", "aten::poisson"}, told
+assert "named in option refuse" in told["aten::sin"] and told["aten::sin"].endswith("<string>:5"), told
+assert "random and outside the opset" in told["aten::poisson"] and told["aten::poisson"].endswith("<string>:6"), told
+text = lazyt.metrics.explanation()
+assert all(f"1 x {op}: {reason}" in text for op, reason in told.items()) and "128 bytes" in text, text
+lazyt.metrics.reset()
+assert lazyt.metrics.fallback_reasons() == {}
+"""
+
+
+def test_each_has_its_reason_and_its_line_in_the_metrics():
+    refuse = {"LAZYT_BACKEND": "ts", "LAZYT_TS_REFUSE": "aten::sin"}
+    done = subprocess.run([sys.executable, "-c", REASONS], capture_output=True, text=True, env={**os.environ, **refuse})
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -1,0 +1,16 @@
+// Why operators ran on the host: the first reason of each, beside the counters that say how often.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+
+namespace lazyt::base {
+
+// Kept if it is the operator's first. line: "model.py:12", may be empty. [any thread]
+void note_host_reason(std::string_view op, std::string_view reason, std::string_view line);
+bool has_host_reason(std::string_view op);  // [any thread]
+std::map<std::string, std::string, std::less<>>
+host_reasons();  // "aten::sin" -> "dtype: ..., first at model.py:12"
+
+}  // namespace lazyt::base

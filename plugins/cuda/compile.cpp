@@ -38,6 +38,7 @@ lazyt_status_t* compile(lazyt_device_t* handle, const lazyt_compile_args_t* args
     Device& device = from_c(handle);
     device.context->require_alive();
     auto executable = std::make_unique<Executable>(device);
+    executable->flags = args->flags;
     Builder(*executable, ProgramView(args->program)).run();
     std::vector<KernelStep*> kernels;
     for (const auto& step : executable->steps)

@@ -114,6 +114,7 @@ struct Executable : toolkit::Plan {
   ~Executable();  // execute.cpp
 
   Device& device;
+  lazyt_compile_flags_t flags = 0;
   std::vector<std::unique_ptr<Step>> steps;
   // Shared with runs that are still under way.
   std::shared_ptr<std::vector<Fault>> faults = std::make_shared<std::vector<Fault>>();
@@ -131,6 +132,12 @@ class Builder final : public toolkit::Builder {
       : toolkit::Builder(executable, program, "cuda", kAlignment), exe_(executable) {}
 
   Device& device() const { return exe_.device; }
+  lazyt_compile_flags_t flags() const { return exe_.flags; }
+  // Whether the storage is memory that the plugin places, not a buffer of the host.
+  bool is_own(StorageId s) const {
+    const auto kind = exe_.storages[s].kind;
+    return kind == toolkit::Plan::Piece::kArena || kind == toolkit::Plan::Piece::kConstant || kind == toolkit::Plan::Piece::kKept;
+  }
   void copy(const Tensor& src, const Tensor& dst) override;
   void fill(const Tensor& dst, Number number) override;
 

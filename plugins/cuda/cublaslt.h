@@ -40,7 +40,13 @@ enum LtLayoutAttribute : int {
   kLtBatchCount = 5,       // int32_t
   kLtBatchOffset = 6,      // int64_t, in elements
 };
-enum LtPreferenceAttribute : int { kLtMaxWorkspaceBytes = 1 };  // uint64_t
+enum LtPreferenceAttribute : int {
+  kLtMaxWorkspaceBytes = 1,  // uint64_t
+  kLtAlignmentA = 5,         // uint32_t, bytes; 256 if not said
+  kLtAlignmentB = 6,
+  kLtAlignmentC = 7,
+  kLtAlignmentD = 8,
+};
 
 struct LtAlgorithm {
   uint64_t data[8];

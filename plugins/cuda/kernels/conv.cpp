@@ -8,13 +8,12 @@
 
 #include "../codegen/kernel.h"
 #include "contraction.h"
+#include "product.h"
 
 namespace lazyt::cuda {
 namespace {
 
 using toolkit::Reg;
-
-constexpr Number kZero{true, true, 0, 0, 0, LAZYT_DTYPE_INT64};
 
 // In texts: XC, YC channels of a group, AXES spatial dims; X_SIZE(d), X_AT(d) size and stride of spatial dim
 // d of x (of y, w the same), X_IMAGE, X_CHANNEL strides of its other dims; STRIDE(d), PAD(d), DILATE(d) the

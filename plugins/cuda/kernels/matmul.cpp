@@ -4,29 +4,10 @@
 #include <optional>
 
 #include "contraction.h"
+#include "product.h"
 
 namespace lazyt::cuda {
 namespace {
-
-constexpr Number kOne{true, true, 0, 1, 0, LAZYT_DTYPE_INT64};
-constexpr Number kZero{true, true, 0, 0, 0, LAZYT_DTYPE_INT64};
-
-bool is_number(const Number& n, double value) {
-  return n.constant && (n.integral ? static_cast<double>(n.i) : n.d) == value;
-}
-
-struct Product {
-  Tensor a, b, c;                // rank 3
-  std::optional<Tensor> addend;  // of c's dims; strides 0 where it is broadcast
-  Number alpha = kOne, beta = kZero;
-};
-
-int64_t size(const Tensor& t, size_t dim) { return t.dims()[dim]; }
-int64_t stride(const Tensor& t, size_t dim) { return t.strides()[dim]; }
-// A stride that says nothing because its dim has one element counts as `otherwise`.
-int64_t stride_or(const Tensor& t, size_t dim, int64_t otherwise) {
-  return size(t, dim) == 1 ? otherwise : stride(t, dim);
-}
 
 // The tensor in dims that its own broadcast to: strides 0 where they grow.
 Tensor expanded(const Tensor& t, const Dims& dims) {
@@ -135,6 +116,9 @@ void emit(Builder& b, Product p) {
   if (p.c.count() == 0) return;
   if (p.addend && is_number(p.beta, 0)) p.addend.reset();
   join_batch(p);
+  // A product with a vector is one pass over the matrix.
+  const bool worth_it = size(p.c, 1) > 1 && size(p.c, 2) > 1 && size(p.a, 2) > 0;
+  if (worth_it && add_library_product(b, p)) return;
   emit_own(b, p);
 }
 

@@ -22,7 +22,7 @@ PARSER.add_argument("--dump", metavar="FOLDER", type=Path, help="keep the texts 
 PARSER.add_argument("--json", metavar="FILE", help="write the numbers")
 ARGS = PARSER.parse_args()
 
-DUMP = ARGS.dump or Path(tempfile.mkdtemp(prefix="lazyt_kernels_"))
+DUMP = Path(ARGS.dump or os.environ.get("LAZYT_CUDA_DUMP") or tempfile.mkdtemp(prefix="lazyt_kernels_"))
 DUMP.mkdir(parents=True, exist_ok=True)
 os.environ.update(LAZYT_BACKEND="cuda", LAZYT_CUDA_DUMP=str(DUMP))
 if ARGS.fake:

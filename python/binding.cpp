@@ -231,8 +231,9 @@ PYBIND11_MODULE(_C, m) {
     if (name.find(',') == name.npos) choice = check(trace::parse_device(name));
     check(session(device).use_backend(std::move(choice)));
   }, py::arg("name"), py::arg("device") = -1, release());
-  m.def("add_kernel", [](const std::string& name, uintptr_t function, uintptr_t user_data, const std::string& source, const std::string& entry) {
-    check(session().add_kernel({name, reinterpret_cast<lazyt_kernel_function_t>(function), reinterpret_cast<void*>(user_data), source, entry}));
+  m.def("add_kernel", [](const std::string& name, uintptr_t function, uintptr_t user_data, const std::string& source, const std::string& entry,
+                        const std::array<uint32_t, 3>& grid, const std::array<uint32_t, 3>& block) {
+    check(session().add_kernel({name, reinterpret_cast<lazyt_kernel_function_t>(function), reinterpret_cast<void*>(user_data), source, entry, grid, block}));
   }, release());
   m.def("add_plugin_folder", &loader::add_folder);
   m.def("backends", [] { return loader::list().to_json(); }, release());

@@ -11,8 +11,8 @@ namespace lazyt::base {
 const std::vector<EnvOption>& env_options() {
   static const auto& options = *new std::vector<EnvOption>{
       {"LAZYT_BACKEND", "name | path | comma list", "", "Backend to run on; unset: highest score with a device."},
-      {"LAZYT_DEVICES", "comma list of name[:number] | path[:number]", "all of LAZYT_BACKEND's",
-       "The process's devices in order: lazyt:0 is the first entry. LAZYT_BACKEND is not read then."},
+      {"LAZYT_DEVICES", "comma list of name[:number] | path[:number]", "",
+       "The process's devices in order: lazyt:0 is the first; LAZYT_BACKEND is not read then. Unset: all of LAZYT_BACKEND's."},
       {"LAZYT_PLUGIN_PATH", "absolute folders, ':' between", "", "Folders to look for plugins in, first."},
       {"LAZYT_PLUGIN_SELECT", "comma list of globs", "", "Backends that searching may find, by name."},
       {"LAZYT_PLUGIN_DISABLE", "comma list of globs", "", "Backends that are not used, by name."},

@@ -1,6 +1,7 @@
 #include "layers/trace.h"
 
 #include <fcntl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -12,6 +13,9 @@
 
 namespace lazyt::layers {
 namespace {
+
+// gettid() is younger than the oldest glibc that lazyt runs on (2.28).
+long thread_number() { return ::syscall(SYS_gettid); }
 
 thread_local int depth = 0;  // calls that this thread is in
 
@@ -46,10 +50,10 @@ Trace::~Trace() {
 void Trace::enter(const char* name, const Values& in) {
   if (enter_) {
     if (json_)
-      write(Value{{"t", seconds(Clock::now() - start_)}, {"thread", ::gettid()}, {"plugin", plugin}, {"to", to_host(name) ? "host" : "plugin"},
+      write(Value{{"t", seconds(Clock::now() - start_)}, {"thread", thread_number()}, {"plugin", plugin}, {"to", to_host(name) ? "host" : "plugin"},
                   {"depth", depth}, {"enter", name}, {"args", in}}.dump(-1, ' ', false, Value::error_handler_t::replace) + "\n");
     else
-      write(fmt::format("{:12.6f} {:7} {:{}}{}: {}({}) ...\n", seconds(Clock::now() - start_), ::gettid(), "", 2 * depth,
+      write(fmt::format("{:12.6f} {:7} {:{}}{}: {}({}) ...\n", seconds(Clock::now() - start_), thread_number(), "", 2 * depth,
                         to_host(name) ? "host" : plugin, name, listed(in)));
   }
   depth++;
@@ -60,12 +64,12 @@ void Trace::leave(const char* name, const Values& in, Clock::time_point begin, C
   depth--;
   const double took = seconds(end - begin) * 1e6;
   if (json_) {
-    write(Value{{"t", seconds(begin - start_)}, {"thread", ::gettid()}, {"plugin", plugin}, {"to", to_host(name) ? "host" : "plugin"},
+    write(Value{{"t", seconds(begin - start_)}, {"thread", thread_number()}, {"plugin", plugin}, {"to", to_host(name) ? "host" : "plugin"},
                 {"depth", depth}, {"call", name}, {"args", in}, {"result", result}, {"out", out}, {"us", took}}
               .dump(-1, ' ', false, Value::error_handler_t::replace) + "\n");
     return;
   }
-  write(fmt::format("{:12.6f} {:7} {:{}}{}: {}({}){}{}  {:.1f} us\n", seconds(begin - start_), ::gettid(), "", 2 * depth,
+  write(fmt::format("{:12.6f} {:7} {:{}}{}: {}({}){}{}  {:.1f} us\n", seconds(begin - start_), thread_number(), "", 2 * depth,
                     to_host(name) ? "host" : plugin, name, listed(in), result.is_null() ? "" : " = " + to_text(result),
                     out.empty() ? "" : " -> " + listed(out), took));
 }

@@ -347,6 +347,8 @@ base::Status add_kernel(const Device& device, const CustomKernel& kernel) {
     desc.user_data = kernel.user_data;
     desc.source = to_abi(kernel.source);
     desc.entry = to_abi(kernel.entry);
+    std::copy(kernel.grid.begin(), kernel.grid.end(), desc.grid);
+    std::copy(kernel.block.begin(), kernel.block.end(), desc.block);
     return table->add(&desc);
   });
 }

@@ -6,6 +6,7 @@
 // every later call is the same error. `keep`: what a call that was given up may still read or write.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -178,6 +179,7 @@ struct CustomKernel {
   lazyt_kernel_function_t function = nullptr;
   void* user_data = nullptr;
   std::string source, entry;
+  std::array<uint32_t, 3> grid{}, block{};
 };
 // UNIMPLEMENTED if the plugin takes none of this kind. Programs that were queried before must be asked for again.
 base::Status add_kernel(const Device& device, const CustomKernel& kernel);

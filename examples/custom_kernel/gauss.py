@@ -1,6 +1,7 @@
-"""A kernel of one's own on lazyt: an operator by torch.library, its kernel a C function that the backend calls.
+"""A kernel of one's own on lazyt: an operator by torch.library, its kernel a C function that the backend calls, or
+CUDA C that it compiles.
 
-Fits points with a sum of Gaussians. Needs a backend that takes kernels of users: LAZYT_BACKEND=onednn.
+Fits points with a sum of Gaussians. Needs a backend that takes kernels of users: LAZYT_BACKEND=onednn or cuda.
 """
 
 import ctypes
@@ -48,7 +49,10 @@ def build() -> ctypes.CDLL:
 
 
 def main() -> None:
-    lazyt.add_kernel("gauss::sum", build().gauss_sum)
+    if lazyt.backend()["name"] == "cuda":
+        lazyt.add_kernel("gauss::sum", Path(__file__).with_name("gauss.cu").read_text(), entry="gauss_sum")
+    else:
+        lazyt.add_kernel("gauss::sum", build().gauss_sum)
     torch.manual_seed(0)
     x = torch.rand(400, 2)
     target = torch.sin(6 * x[:, 0]) * torch.cos(4 * x[:, 1])

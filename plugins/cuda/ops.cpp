@@ -1,6 +1,7 @@
 #include "ops.h"
 
 #include "codegen/kernel.h"
+#include "custom.h"
 #include "lazyt/toolkit/moves.hpp"
 
 namespace lazyt::cuda {
@@ -18,7 +19,7 @@ lazyt_status_t* query(lazyt_device_t* device, const lazyt_program_t* block, lazy
 
 const Operators& operators() {
   static const auto& all = *new Operators([] {
-    Operators made("cuda", nullptr);
+    Operators made("cuda", find_custom);
     toolkit::add_common<FusedKernel>(made);
     toolkit::add_moves(made);
     register_random(made);

@@ -7,6 +7,7 @@
 
 #include "buffer.h"
 #include "compile.h"
+#include "custom.h"
 #include "driver.h"
 #include "lazyt/ext/draft/attributes.h"
 #include "ops.h"
@@ -26,7 +27,7 @@ lazyt_status_t* init() {
   return plugin::guard([] { libraries(); });
 }
 
-void shutdown() {}
+void shutdown() { forget_custom_kernels(); }
 
 lazyt_status_t* info(lazyt_plugin_info_t* out_info) {
   return plugin::guard([&] {
@@ -57,7 +58,10 @@ lazyt_status_t* attribute(uint32_t index, lazyt_string_t* out_name, lazyt_string
 
 constexpr lazyt_attributes_t kAttributes = {.struct_size = sizeof(lazyt_attributes_t), .next = nullptr, .get = attribute};
 
-const void* get_extension(lazyt_string_t id) { return plugin::view(id) == LAZYT_ATTRIBUTES_ID ? &kAttributes : nullptr; }
+const void* get_extension(lazyt_string_t id) {
+  if (plugin::view(id) == LAZYT_CUSTOM_KERNEL_ID) return &kCustomKernelTable;
+  return plugin::view(id) == LAZYT_ATTRIBUTES_ID ? &kAttributes : nullptr;
+}
 
 }  // namespace
 }  // namespace lazyt::cuda

@@ -128,20 +128,35 @@ def use_backend(name: str, device: torch.device | str | None = None) -> None:
 _kernels: dict[str, Any] = {}  # keeps what backends call
 
 
-def add_kernel(name: str, kernel: Any, *, entry: str = "", user_data: int = 0) -> None:
+def _three(sizes: Sequence[int]) -> list[int]:
+    if len(sizes) > 3 or any(size < 1 for size in sizes):
+        raise ValueError(f"add_kernel: {list(sizes)} are no sizes of a grid or a block: one to three numbers from 1 on")
+    return [*sizes, *(1,) * (3 - len(sizes))] if sizes else [0, 0, 0]
+
+
+def add_kernel(
+    name: str,
+    kernel: Any,
+    *,
+    entry: str = "",
+    user_data: int = 0,
+    grid: Sequence[int] = (),
+    block: Sequence[int] = (),
+) -> None:
     """Hands the current device's backend a kernel for an operator that `torch.library` defines, 'mylib::op'.
 
     kernel: a C function of type lazyt_kernel_function_t (of ctypes, or its address), for backends whose memory the
-    CPU reaches; or a text of CUDA C that has the function `entry`. The operator needs a fake kernel, as for
-    torch.compile. A backend that takes none, or not this kind, is an error. `use_backend` leaves it behind.
+    CPU reaches; or a text of CUDA C with the __device__ function `entry`, which every thread calls (grid and block: up to
+    three sizes; without them each element of the first result has a thread, 256 in a block). What the function is handed:
+    lazyt/ext/draft/custom_kernel.h. The operator needs a fake kernel, as for torch.compile. A backend that takes none, or not this kind, is an error. `use_backend` leaves it behind.
     """
     if isinstance(kernel, str):
-        _C.add_kernel(name, 0, user_data, kernel, entry)
+        _C.add_kernel(name, 0, user_data, kernel, entry, _three(grid), _three(block))
     else:
         address = kernel if isinstance(kernel, int) else ctypes.cast(kernel, ctypes.c_void_p).value or 0
         if not address:
             raise ValueError(f"add_kernel: the kernel of '{name}' is a null pointer")
-        _C.add_kernel(name, address, user_data, "", "")
+        _C.add_kernel(name, address, user_data, "", "", _three(()), _three(()))
     _kernels[name] = kernel
 
 

@@ -76,3 +76,44 @@ def test_the_null_plugin_and_the_c_template_are_built_for_aarch64(sources, tmp_p
         pytest.skip("the lazyt command is not installed")
     done = subprocess.run([BIN / "lazyt", "doctor", library], capture_output=True, text=True)
     assert "wrong-architecture" in done.stdout and "the library is for aarch64, 64-bit" in done.stdout
+
+
+CROSS = """
+[binaries]
+c = 'aarch64-linux-gnu-gcc'
+cpp = 'aarch64-linux-gnu-g++'
+ar = 'aarch64-linux-gnu-ar'
+pkg-config = 'pkg-config'
+exe_wrapper = ['qemu-aarch64', '-L', '/usr/aarch64-linux-gnu']
+[built-in options]
+c_args = ['-idirafter', '/usr/include']
+cpp_args = ['-idirafter', '/usr/include']
+[properties]
+needs_exe_wrapper = true
+[host_machine]
+system = 'linux'
+cpu_family = 'aarch64'
+cpu = 'aarch64'
+endian = 'little'
+"""
+
+
+@emulated
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("aarch64-linux-gnu-g++"), reason="aarch64-linux-gnu-g++ is not installed")
+def test_core_and_command_are_built_for_aarch64_and_load_plugins_there(tmp_path):
+    """liblazyt.so without the frontend, the command and null by Meson; their libraries are headers alone."""
+    cross, build = tmp_path / "aarch64.ini", tmp_path / "build"
+    cross.write_text(CROSS)
+    off = [f"-D{name}=disabled" for name in ("torch", "ts", "onednn", "cuda", "tests", "bench")]
+    meson = [sys.executable, "-m", "mesonbuild.mesonmain"]
+    run(*meson, "setup", build, ROOT, "--cross-file", cross, "-Dbuildtype=plain", *off)
+    done = subprocess.run(
+        ["ninja", "-C", build, "core/liblazyt.so", "plugins/null/lazyt_null.so", "tools/lazyt"],
+        capture_output=True, text=True, timeout=1500,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-4000:]
+    template = shared(sorted((ROOT / "abi" / "templates" / "c").glob("*.c")), tmp_path / "lazyt_acme.so")
+    command = [*RUNNER, build / "tools" / "lazyt"]
+    assert "null: loaded" in run(*command, "doctor", build / "plugins" / "null" / "lazyt_null.so")
+    assert "acme" in run(*command, "info", template)

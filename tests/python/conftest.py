@@ -46,6 +46,24 @@ def run_python():
 
 
 @pytest.fixture
+def fake_cuda(tmp_path) -> dict[str, str]:
+    """The environment in which the CUDA plugin runs on stand-ins for driver and NVRTC (tests/cuda/fake)."""
+    import lazyt
+
+    bad = os.environ.get("LAZYT_BAD_PLUGINS", "")
+    fake = Path(bad).parents[1] / "cuda" / "fake" if bad else Path("none")
+    if not (fake / "lazyt_fake_cuda.so").exists() or "cuda" not in [b["name"] for b in lazyt.backends()]:
+        pytest.skip("LAZYT_BAD_PLUGINS does not name the build tree, or there is no CUDA plugin")
+    return {
+        "LAZYT_BACKEND": "cuda",
+        "LAZYT_CUDA_DRIVER": str(fake / "lazyt_fake_cuda.so"),
+        "LAZYT_CUDA_NVRTC": str(fake / "lazyt_fake_nvrtc.so"),
+        "LAZYT_CUDA_CACHE_DIR": str(tmp_path),
+        "LAZYT_FAKE_CUDA": "devices=2",
+    }
+
+
+@pytest.fixture
 def both():
     """Runs a function on the CPU and on lazyt; both results, on the CPU."""
 

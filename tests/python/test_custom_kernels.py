@@ -94,7 +94,7 @@ def run(run_python, define: str, code: str, **environment: str) -> str:
     return run_python(define + textwrap.dedent(code), **{"LAZYT_BACKEND": "onednn", **environment})
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def onednn():
     import lazyt
 
@@ -102,7 +102,7 @@ def onednn():
         pytest.skip("the oneDNN plugin is not installed")
 
 
-def test_a_kernel_gets_arguments_of_all_kinds_and_writes_all_results(run_python, define):
+def test_a_kernel_gets_arguments_of_all_kinds_and_writes_all_results(run_python, define, onednn):
     out = run(
         run_python,
         define,
@@ -121,7 +121,7 @@ def test_a_kernel_gets_arguments_of_all_kinds_and_writes_all_results(run_python,
     assert "right" in out
 
 
-def test_a_kernel_that_comes_later_takes_over_from_the_host(run_python, define):
+def test_a_kernel_that_comes_later_takes_over_from_the_host(run_python, define, onednn):
     out = run(
         run_python,
         define,
@@ -137,7 +137,7 @@ def test_a_kernel_that_comes_later_takes_over_from_the_host(run_python, define):
     assert "[1, 1]" in out and "[101, 101]" in out
 
 
-def test_a_kernel_that_fails_poisons_its_results_only(run_python, define):
+def test_a_kernel_that_fails_poisons_its_results_only(run_python, define, onednn):
     out = run(
         run_python,
         define,
@@ -153,7 +153,7 @@ def test_a_kernel_that_fails_poisons_its_results_only(run_python, define):
     assert "ERROR" in out and "kern::fails" in out and "78.0" in out
 
 
-def test_what_no_backend_can_take_is_refused_by_name(run_python, define):
+def test_what_no_backend_can_take_is_refused_by_name(run_python, define, onednn):
     out = run(
         run_python,
         define,
@@ -176,7 +176,7 @@ def test_what_no_backend_can_take_is_refused_by_name(run_python, define):
     assert "backend 'null' takes no kernels of users (lazyt.custom_kernel/1)" in out
 
 
-def test_the_example_trains(tmp_path):
+def test_the_example_trains(tmp_path, onednn):
     example = ROOT / "examples" / "custom_kernel" / "gauss.py"
     environment = {"LAZYT_BACKEND": "onednn", "LAZYT_FALLBACK": "deny", "LAZYT_LAYERS": "validate:abort"}
     environment["PATH"] = f"{BIN}:{os.environ['PATH']}"
@@ -186,3 +186,84 @@ def test_the_example_trains(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     losses = [float(line.split()[-1]) for line in done.stdout.splitlines() if line.startswith("step")]
     assert losses[-1] < losses[0] / 20
+
+
+CUDA_C = """
+__device__ void rows(const float* x, const float* shift, double factor, long long twice, float* out, long long* count) {
+  const long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+  if (i >= OUT0_SIZE) return;
+  const float v = x[i] * (float)factor + (shift ? shift[i % ARG0_DIM1] : 0);
+  out[i] = twice ? 2 * v : v;
+  if (i == 0) count[0] = ARG0_DIM0 * 100 + gridDim.x * 10 + blockDim.x;
+}
+"""
+
+DEFINE_CUDA = f"""
+import torch, lazyt
+from typing import Optional
+CUDA_C = {CUDA_C!r}
+
+@torch.library.custom_op("kern::scaled", mutates_args=())
+def scaled(x: torch.Tensor, shift: Optional[torch.Tensor], factor: float, twice: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    v = x * factor + (0 if shift is None else shift)
+    return (2 * v if twice else v), torch.zeros(1, dtype=torch.int64)
+
+@scaled.register_fake
+def _(x, shift, factor, twice):
+    return torch.empty_like(x), x.new_empty(1, dtype=torch.int64)
+
+x, shift = torch.arange(12.0).reshape(4, 3), torch.tensor([1.0, 2.0, 3.0])
+lazy = x.to("lazyt")
+"""
+
+
+def test_cuda_c_is_compiled_for_the_shapes_and_called_by_each_thread(run_python, fake_cuda):
+    run_python(
+        DEFINE_CUDA
+        + textwrap.dedent("""
+        for grid, block, told in (((), (), 410 + 256), ((3,), (4,), 430 + 4)):
+            lazyt.add_kernel("kern::scaled", CUDA_C, entry="rows", grid=grid, block=block)
+            for s, twice in ((shift, True), (None, False)):
+                out, count = scaled(lazy.t().contiguous().t() + 0, None if s is None else s.to("lazyt"), 0.5, twice)
+                assert torch.equal(out.cpu(), scaled(x, s, 0.5, twice)[0]), out
+                assert count.item() == told, count
+        out, count = scaled(lazy[:2], None, 2.0, False)   # other shapes: compiled for them
+        assert torch.equal(out.cpu(), 2 * x[:2]) and count.item() // 100 == 2
+        """),
+        LAZYT_FALLBACK="deny", LAZYT_LAYERS="validate:abort", **fake_cuda,
+    )  # fmt: skip
+
+
+def test_cuda_c_that_cannot_be_used_is_told(run_python, fake_cuda):
+    out = run_python(
+        DEFINE_CUDA
+        + textwrap.dedent("""
+        def refused(call):
+            try:
+                call()
+            except Exception as e:
+                print(type(e).__name__, str(e).splitlines()[0][:300])
+        refused(lambda: lazyt.add_kernel("kern::scaled", 1 << 20))
+        refused(lambda: lazyt.add_kernel("kern::scaled", CUDA_C, entry="two words"))
+        refused(lambda: lazyt.add_kernel("kern::scaled", CUDA_C, entry="rows", block=(32, 64)))
+        refused(lambda: lazyt.add_kernel("kern::scaled", CUDA_C, entry="rows", grid=(0,)))
+        lazyt.add_kernel("kern::scaled", "__device__ void rows( {", entry="rows")
+        refused(lambda: scaled(lazy, None, 1.0, False)[0].cpu())
+        """),
+        LAZYT_LAYERS="", **fake_cuda,
+    )  # fmt: skip
+    assert "NotImplementedError" in out and "cuda takes kernels that are CUDA C" in out
+    assert "no name of its function ('two words')" in out and "more than 1024 threads" in out
+    assert "no sizes of a grid or a block" in out
+    assert "NVRTC_ERROR_COMPILATION for kernel custom_rows" in out
+
+
+def test_the_example_trains_with_cuda_c(tmp_path, fake_cuda):
+    example = ROOT / "examples" / "custom_kernel" / "gauss.py"
+    environment = fake_cuda | {"LAZYT_FALLBACK": "deny", "LAZYT_LAYERS": "validate:abort"}
+    done = subprocess.run(
+        [sys.executable, example], env=os.environ | environment, capture_output=True, text=True, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    losses = [float(word) for word in done.stdout.split() if word.startswith("0.")]
+    assert losses[-1] < losses[0] / 2

@@ -338,6 +338,21 @@ def test_without_a_list_the_devices_are_those_of_the_plugin(run_python):
     """)
 
 
+def test_all_devices_of_one_plugin_are_there_and_bytes_move_within_it(run_python, fake_cuda):
+    run_python(
+        HEAD
+        + """
+assert torch.lazyt.device_count() == 2
+assert [(d["name"], d["device_index"]) for d in lazyt.devices()] == [("cuda", 0), ("cuda", 1)]
+x = torch.arange(6.0, device=A) + 1
+y = x.to(B) * 2
+assert y.tolist() == [2, 4, 6, 8, 10, 12] and y.device.index == 1
+assert lazyt.metrics.counter_value("DeviceCopyWithinPlugin") > 0
+""",
+        **fake_cuda,
+    )
+
+
 def test_the_process_ends_with_copies_under_way(run):
     assert "end" in run("""
         x = torch.ones(512, 512, device=A)

@@ -20,7 +20,7 @@ def test_links_of_a_page_lead_to_files(page):
 
 def region(path: str, name: str) -> str:
     """What stands between `[region name]` and the next `[end]` of a source."""
-    begin, end = rf"^[ \t]*(?://|/\*) \[region {name}\][^\n]*\n", r"^[ \t]*(?://|/\*) \[end\]"
+    begin, end = rf"^[ \t]*(?://|/\*|#) \[region {name}\][^\n]*\n", r"^[ \t]*(?://|/\*|#) \[end\]"
     found = re.findall(f"{begin}(.*?){end}", (ROOT / path).read_text(), re.MULTILINE | re.DOTALL)
     assert len(found) == 1, f"{path} has {len(found)} regions {name}"
     return textwrap.dedent(found[0])

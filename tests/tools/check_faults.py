@@ -1,12 +1,14 @@
 """What keeps a backend from being used, and what users may forbid: each has a reason code of its own and a hint.
 
 Arguments: the command, the folder of a plugin that works (null), that of plugins with one fault each, that of the
-conformance suite's plugins.
+conformance suite's plugins. What `lazyt doctor` prints of each fault is sdk_docs/loading_faults.md; with
+LAZYT_WRITE_PAGES=1 the page is written.
 """
 
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,7 +17,19 @@ import unittest
 from pathlib import Path
 
 COMMAND, GOOD, BAD, SOUND = (Path(a).resolve() for a in sys.argv[1:5])
+PAGE = Path(__file__).resolve().parents[2] / "sdk_docs" / "loading_faults.md"
 MANIFEST = json.loads((GOOD / "lazyt_null.json").read_text())
+
+
+PAGE_HEAD = """# Sixteen ways not to be loaded
+
+<!-- Written by tests/tools/check_faults.py: what the command printed there. -->
+
+What `lazyt doctor` says of each, so that you can find your case by its words; `--json` has the same under `reason`, `step`,
+`detail` and `hint`. [loading.md](loading.md) says where plugins are looked for, and lists all codes. The folder
+`/home/me/plugins` stands in `LAZYT_PLUGIN_PATH`; the first line behind the name is where the library was found, the second what
+went wrong.
+"""
 
 
 class Case(unittest.TestCase):
@@ -53,6 +67,27 @@ class Case(unittest.TestCase):
 class Faults(Case):
     """Sixteen planted faults: sixteen codes, the right hint in text and JSON, and a host that lives."""
 
+    seen: dict[str, str] = {}  # by reason code, what a person reads
+
+    def told(self, text: str) -> str:
+        """Without what differs between machines."""
+        for path, shown in ((self.plugins, "/home/me/plugins"), (GOOD, "/usr/lib/lazyt/plugins"), (BAD, "/build")):
+            text = text.replace(str(path), shown)
+        text = re.sub(r"this process is for \S+", "this process is for x86-64", text)
+        text = re.sub(r"the library is for \w+", "the library is for aarch64", text)
+        return text.rstrip()
+
+    @classmethod
+    def tearDownClass(cls):
+        parts = [PAGE_HEAD]
+        for reason, said in sorted(cls.seen.items()):
+            parts.append(f"## {reason}\n\n```\n{said}\n```\n")
+        page = "\n".join(parts)
+        if os.environ.get("LAZYT_WRITE_PAGES"):
+            PAGE.write_text(page)
+        elif len(cls.seen) == 16 and PAGE.read_text() != page:
+            raise AssertionError("sdk_docs/loading_faults.md is not what `lazyt doctor` prints: LAZYT_WRITE_PAGES=1")
+
     def check(self, name: str, reason: str, detail: str, hint: str, **environment: str):
         found = self.candidates("doctor", name, "--timeout", 2, **environment)
         candidate = next(c for c in found if c["reason"] == reason) if len(found) > 1 else found[0]
@@ -62,6 +97,8 @@ class Faults(Case):
         text = self.run_lazyt("doctor", name, "--timeout", 2, **environment).stdout
         self.assertIn(f"{name}: {reason} at step", text)
         self.assertIn(f"to do: {candidate['hint']}", text)
+        given = "".join(f"{k}={v} " for k, v in environment.items())
+        self.seen[reason] = self.told(f"$ {given}lazyt doctor {name}\n{text}")
         both = f"{self.plugins}:{GOOD}"
         self.assertEqual(
             self.run_lazyt("info", "null", **{"LAZYT_PLUGIN_PATH": both} | environment).returncode, 0

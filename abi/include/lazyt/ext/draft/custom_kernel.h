@@ -66,7 +66,7 @@ typedef lazyt_code_t (*lazyt_kernel_function_t)(void *user_data, const lazyt_ker
 
 typedef int32_t lazyt_kernel_kind_t;
 #define LAZYT_KERNEL_FUNCTION ((lazyt_kernel_kind_t)1) /* `function`, on memory that the CPU reaches */
-#define LAZYT_KERNEL_CUDA_C ((lazyt_kernel_kind_t)2)   /* `source`, in which `entry` is a __global__ function */
+#define LAZYT_KERNEL_CUDA_C ((lazyt_kernel_kind_t)2)   /* `source`, in which `entry` is a __device__ function */
 
 typedef struct lazyt_kernel_desc_t {
   uint64_t struct_size;
@@ -76,8 +76,13 @@ typedef struct lazyt_kernel_desc_t {
   uint32_t reserved;
   lazyt_kernel_function_t function; /* kept until the kernel is removed and what uses it is released */
   void *user_data;                  /* the same */
+  /* CUDA C without #include, compiled for the shapes of each node by itself. Every thread of the grid calls entry, with the
+   * arguments in the schema's order (a tensor: the address of its elements; a number: double; an integer or bool: long
+   * long; None: 0), then the addresses of the results. Sizes are macros: ARG0_DIM1, ARG0_SIZE, OUT0_DIM0, OUT0_SIZE. */
   lazyt_string_t source;            /* borrowed */
   lazyt_string_t entry;             /* borrowed */
+  uint32_t grid[3];                 /* blocks; 0 0 0 = as many as give each element of result 0 a thread */
+  uint32_t block[3];                /* threads of a block; 0 0 0 = 256 1 1 */
 } lazyt_kernel_desc_t;
 
 /* Implemented by the plugin. */

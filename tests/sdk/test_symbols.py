@@ -14,18 +14,18 @@ int vendored_version(void) { return VERSION; }
 void sgemm_(int *out) { *out = 100 * VERSION + ++calls; }
 #endif
 """
-DESCRIBE = """
+ASK = """
 #include <stdio.h>
 int vendored_version(void);
 void sgemm_(int *out);
-static lazyt_string_t describe_library(void) {
-  static char text[64];
+static char library[64];
+static lazyt_status_t *ask_library(void) {
   int own = 0;
   sgemm_(&own);
-  own /= 100;
-  return lazyt_string(text, (uint64_t)snprintf(text, sizeof text, "library %d, %d", vendored_version(), own));
+  snprintf(library, sizeof library, "library %d, %d", vendored_version(), own / 100);
+  return NULL;
 }
-static lazyt_status_t *describe("""
+static const lazyt_interpreter_t """
 
 # All three copies and libtorch's in one process; tensors of the first plugin keep it loaded.
 SCRIPT = """
@@ -47,13 +47,11 @@ assert all(torch.equal(k.cpu(), a @ a.T) for k in kept)
 def build(folder, number: int, linked: str):
     folder.mkdir()
     shell(f"lazyt new-plugin acme{number} --lang c --folder .", folder)
-    device = (folder / "device.c").read_text()
-    device = device.replace("static lazyt_status_t *describe(", DESCRIBE, 1)
-    device, changed = re.subn(
-        r"out_info->name = name;", "out_info->name = describe_library(), (void)name;", device
-    )
+    source = folder / f"acme{number}.c"
+    text = source.read_text().replace("static const lazyt_interpreter_t ", ASK, 1)
+    text, changed = re.subn(r"\.device = .*", ".device = library, .init = ask_library,", text)
     assert changed == 1
-    (folder / "device.c").write_text(device)
+    source.write_text(text)
     (folder / "library").mkdir()
     (folder / "library" / "vendored.c").write_text(LIBRARY)
     own = f"-DVERSION={number} library/vendored.c"

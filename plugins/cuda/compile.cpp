@@ -9,6 +9,7 @@
 #include "codegen/cache.h"
 #include "codegen/kernel.h"
 #include "execute.h"
+#include "kernels/transpose.h"
 #include "lazyt/toolkit/groups.hpp"
 #include "ops.h"
 
@@ -110,6 +111,7 @@ void Builder::lower_node(const lazyt_node_t& node) { operators().find(program, n
 void Builder::lower_group(const toolkit::Unit& unit) { toolkit::lower_group<FusedKernel>(*this, unit); }
 
 void Builder::copy(const Tensor& src, const Tensor& dst) {
+  if (add_transpose(*this, src, dst)) return;
   FusedKernel kernel(dst.dims(), {});
   kernel.store(kernel.cast(kernel.load(src), toolkit::type_of(dst.dtype)), dst);
   kernel.build(*this, {});

@@ -163,3 +163,18 @@ def test_losses_over_classes_of_images(reduction):
         return loss.detach(), x.grad
 
     check(both, x, target, torch.rand(5), rtol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.uint8])
+def test_copies_between_tensors_that_lie_along_different_dims(dtype):
+    for shape, order in (
+        ((40, 70), (1, 0)),
+        ((16, 17), (1, 0)),
+        ((3, 33, 5, 64), (0, 3, 2, 1)),
+        ((33, 2, 40), (2, 1, 0)),
+    ):
+        x = values(*shape, dtype=dtype)
+        check(lambda x, order=order: x.permute(order).contiguous(), x)
+        check(lambda x, order=order: torch.cat([x.permute(order), x.permute(order)[:, 1:]], 1), x)
+    check(lambda x: x[:, :40].t().flip(0).contiguous(), values(50, 64, dtype=dtype))
+    check(lambda x: x.t().expand(2, -1, -1).contiguous(), values(50, 64, dtype=dtype))

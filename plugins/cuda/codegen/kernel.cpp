@@ -284,7 +284,8 @@ class KernelText {
   void accesses(std::vector<StorageId>& reads, std::vector<StorageId>& writes, std::vector<StorageId>& in_place) const {
     for (size_t i = 0; i < k_.loads_.size(); ++i) {
       const Tensor& t = k_.loads_[i].tensor;
-      bool same = k_.reductions_.empty() && !single(strides_of_load(i));
+      // One element is in place where it is all that there is.
+      bool same = k_.reductions_.empty() && (!single(strides_of_load(i)) || toolkit::count_of(k_.dims_) == 1);
       for (size_t j = 0; same && j < k_.stores_.size(); ++j) {
         const Tensor& s = k_.stores_[j].tensor;
         same = s.layout.offset == t.layout.offset && strides_of_store(j) == strides_of_load(i) && s.element() == t.element();

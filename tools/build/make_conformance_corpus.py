@@ -1410,6 +1410,14 @@ def normalizations(folder):
             rel=32,
             terms=32,
         )
+        c.case(
+            f"rms_norm_backward_{tag}",
+            "aten::_fused_rms_norm_backward",
+            [g, x, own, inverse.float(), w, [True, True]],
+            rms_norm_backward,
+            rel=64,
+            terms=256,
+        )
     x, g = grid(2, 4, 3, 5), grid(2, 4, 3, 5)
     last = x.to(memory_format=torch.channels_last)
     w, b = grid(4), grid(4)
@@ -1465,7 +1473,22 @@ def normalizations(folder):
             rel=32,
             terms=32,
         )
+        c.case(
+            f"batch_norm_no_stats{tag}",
+            "aten::_native_batch_norm_legit.no_stats",
+            [y, w, b, True, 0.1, 1e-5],
+            lambda x, w, b, t, p, e: list(batch_norm(x, w, b, 0, 0, t, p, e)[:3]),
+            rel=32,
+            terms=32,
+        )
     c.write(folder)
+
+
+def rms_norm_backward(g, x, own, rstd, w, mask):
+    dims = [-1 - d for d in range(len(own))]
+    h = g * w
+    gx = rstd * h - x * rstd**3 * (h * x).mean(dims, keepdim=True)
+    return [gx, (g * x * rstd).sum(list(range(x.dim() - len(own))))]
 
 
 def batch_norm(x, w, b, mean, var, training, momentum, eps):

@@ -77,6 +77,7 @@ class Mark {
   Mark(const Mark&) = delete;
 
   CUstream stream() const { return stream_; }
+  CUevent event() const { return event_; }
   // Orders what the stream does from now on behind the mark; the stream may be another device's.
   void order(const Context& context, CUstream stream) const;
   bool reached() const;

@@ -39,10 +39,9 @@ Pool::~Pool() {
   cu().cuCtxPopCurrent(&before);
 }
 
-CUdeviceptr Pool::take(uint64_t bytes) noexcept {
-  CUcontext before = nullptr;
+CUdeviceptr Pool::take(uint64_t bytes) {
+  const Current current(*context_);
   CUdeviceptr block = 0;
-  if (cu().cuCtxPushCurrent(context_->handle()) != CUDA_SUCCESS) return 0;
   CUresult result;
   if (pool_) {
     result = cu().cuMemAllocFromPoolAsync(&block, bytes, pool_, stream_);
@@ -50,8 +49,8 @@ CUdeviceptr Pool::take(uint64_t bytes) noexcept {
   } else {
     result = cu().cuMemAlloc(&block, bytes);
   }
-  cu().cuCtxPopCurrent(&before);
-  if (result != CUDA_SUCCESS) return 0;
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) return 0;
+  context_->check(result, "allocating memory");
   reserved_.fetch_add(bytes, std::memory_order_relaxed);
   return block;
 }

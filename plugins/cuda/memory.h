@@ -19,8 +19,8 @@ class Pool {
  public:
   explicit Pool(ContextRef context);
   ~Pool();
-  // 0 when there is no more.
-  CUdeviceptr take(uint64_t bytes) noexcept;
+  // 0 when there is no more. Throws what else goes wrong.
+  CUdeviceptr take(uint64_t bytes);
   void give(CUdeviceptr block, uint64_t bytes) noexcept;
   // What was given goes back to the system.
   void trim() noexcept;

@@ -184,6 +184,18 @@ TEST_F(Runtime, AKernelThatFaultsLosesTheDevice) {
   EXPECT_NE(wait(read(first, values)).find("device 0 is lost"), std::string::npos);
 }
 
+TEST_F(Runtime, AnAllocationOnALostDeviceIsNoLackOfMemory) {
+  auto exe = chain(100, 1);
+  BufferPtr in = upload(numbers(100)), out = alloc(100);
+  configure("fault_kernel=1");
+  EventPtr faulted = run(*exe, in, 2, out);
+  while (cu().cuEventQuery(Work::from(faulted.get())->mark()->event()) == CUDA_ERROR_NOT_READY) std::this_thread::sleep_for(1ms);
+  lazyt_buffer_desc_t desc{.struct_size = sizeof desc, .size_bytes = 777777};
+  lazyt_buffer_t* none = nullptr;
+  const std::string said = text_of(kBufferTable.alloc(device_, &desc, &none));
+  EXPECT_NE(said.find("device 0 is lost"), std::string::npos) << said;
+}
+
 TEST_F(Runtime, ADeviceLostDuringADownloadIsToldByItsEvent) {
   BufferPtr buffer = upload(numbers(100));
   EXPECT_EQ(download(buffer, 100), numbers(100));

@@ -21,7 +21,7 @@ namespace lazyt {
 namespace toolkit __attribute__((visibility("hidden"))) {
 
 // Source has `Address take(uint64_t bytes)`, which answers Address{} when there is no more, and `void give(Address,
-// uint64_t bytes)`; both must not throw. Thread-safe where Source is.
+// uint64_t bytes)`, which does not throw. Thread-safe where Source is.
 template <class Source>
 class BlockCache {
  public:

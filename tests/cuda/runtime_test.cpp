@@ -1,6 +1,7 @@
 // Devices, memory, streams, events and execution of the CUDA plugin on the fake driver, and what becomes of failures.
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <thread>
 
 #include "fixture.h"
@@ -182,6 +183,18 @@ TEST_F(Runtime, AKernelThatFaultsLosesTheDevice) {
   EXPECT_NE(text_of(kBufferTable.from_host(device_, &bytes, &out)).find("device 0 is lost"), std::string::npos);
   Floats values(100);
   EXPECT_NE(wait(read(first, values)).find("device 0 is lost"), std::string::npos);
+}
+
+TEST_F(Runtime, WaitingForEachStepNamesTheOneThatFaulted) {
+  if (!std::getenv("LAZYT_CUDA_SYNC")) GTEST_SKIP() << "a run of its own: LAZYT_CUDA_SYNC=1";
+  auto exe = chain(100, 4);
+  BufferPtr in = upload(numbers(100)), out = alloc(100);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(wait(run(*exe, in, 2, out)), "");
+  EXPECT_EQ(counted("graph_launches"), 0u);
+  configure("fault_kernel=3");
+  const std::string said = wait(run(*exe, in, 2, out));
+  EXPECT_NE(said.find("device 0 is lost"), std::string::npos) << said;
+  EXPECT_NE(said.find("test::scale, node 2"), std::string::npos) << said;
 }
 
 TEST_F(Runtime, AnAllocationOnALostDeviceIsNoLackOfMemory) {

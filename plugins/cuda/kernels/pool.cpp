@@ -65,6 +65,39 @@ struct Tables {
   std::vector<int32_t> places;
   std::vector<double> weights;
 };
+// An axis as a window of fixed size, by arithmetic.
+struct Stride {
+  int64_t size, step, padding, dilation, inputs;
+  std::string by;  // the divisor, in terms of o
+};
+void window_text(const std::string& a, const Stride& w, Defines& defines) {
+  const std::string start = "((o) * " + std::to_string(w.step) + " - " + std::to_string(w.padding) + ")", d = std::to_string(w.dilation);
+  const std::string rest = "((" + std::to_string(w.inputs) + " - " + start + " + " + d + " - 1) / " + d + ")", size = std::to_string(w.size);
+  defines.emplace_back(a + "_FIRST(o)", "(" + start + " < 0 ? (" + d + " - 1 - " + start + ") / " + d + " : 0)");
+  defines.emplace_back(a + "_LAST(o)", "(" + rest + " < " + size + " ? " + rest + " : " + size + ")");
+  defines.emplace_back(a + "_AT(o, t)", "(" + start + " + (t) * " + d + ")");
+  defines.emplace_back(a + "_WEIGHT(t)", "(C)1");
+  defines.emplace_back(a + "_BY(o)", w.by.empty() ? "(C)1" : "(C)(" + w.by + ")");
+}
+Stride stride_of(const Window& w, size_t axis, int64_t inputs) {
+  const int64_t size = at(w.kernel, axis, 1);
+  Stride out{size, at(w.stride, axis, size), at(w.padding, axis, 0), at(w.dilation, axis, 1), inputs, {}};
+  if (!w.average) return out;
+  const std::string start = "((o) * " + std::to_string(out.step) + " - " + std::to_string(out.padding) + ")";
+  const std::string end = "(" + start + " + " + std::to_string(size) + ")";
+  auto least = [&](int64_t most) { return "(" + end + " < " + std::to_string(most) + " ? " + end + " : " + std::to_string(most) + ")"; };
+  if (w.divisor) {
+    out.by = axis == 0 ? std::to_string(*w.divisor) : "1";
+  } else if (w.count_padding) {  // a window that hangs over the end of the padding is cut there
+    const std::string n = "(" + least(inputs + out.padding) + " - " + start + ")";
+    out.by = "(" + n + " > 1 ? " + n + " : 1)";
+  } else {
+    const std::string n = "(" + least(inputs) + " - (" + start + " > 0 ? " + start + " : 0))";
+    out.by = "(" + n + " > 1 ? " + n + " : 1)";
+  }
+  return out;
+}
+
 void table_text(char axis, const Taps& taps, Tables& tables, Defines& defines) {
   const std::string a(1, axis);
   auto add = [&](const char* name, std::string value) { defines.emplace_back(a + name, std::move(value)); };
@@ -101,10 +134,16 @@ struct Resampling {
   Defines defines;
   Tensor places, weights;
 };
-Resampling resampling(Builder& b, const Axes& axes, lazyt_dtype_t dtype) {
+// window: what the last `spatial` axes are, if they are one of fixed size.
+Resampling resampling(Builder& b, const Axes& axes, lazyt_dtype_t dtype, const Window* window = nullptr, size_t spatial = 0) {
   Resampling out;
   Tables tables;
-  for (size_t i = 0; i < 3; ++i) table_text("DHW"[i], axes[i], tables, out.defines);
+  for (size_t i = 0; i < 3; ++i) {
+    if (window && i + spatial >= 3)
+      window_text(std::string(1, "DHW"[i]), stride_of(*window, i + spatial - 3, axes[i].inputs), out.defines);
+    else
+      table_text("DHW"[i], axes[i], tables, out.defines);
+  }
   const bool wide = dtype == LAZYT_DTYPE_FLOAT64;
   if (tables.places.empty()) tables.places.push_back(0);
   if (tables.weights.empty()) tables.weights.push_back(1);
@@ -138,9 +177,10 @@ void add_geometry(Defines& defines, const Tensor& x, const Tensor& y) {
 }
 
 // y = the axes applied to x.
-void add_resample(Builder& b, const char* name, const Tensor& x, const Tensor& y, const Axes& axes) {
+void add_resample(Builder& b, const char* name, const Tensor& x, const Tensor& y, const Axes& axes, const Window* window = nullptr,
+                  size_t spatial = 0) {
   if (y.count() == 0) return;
-  Resampling r = resampling(b, axes, y.dtype);
+  Resampling r = resampling(b, axes, y.dtype, window, spatial);
   add_geometry(r.defines, x, y);
   b.add_kernel(specialise(name, each_text(std::string(kTablesText) + R"(
 LAZYT_KERNEL(KERNEL, 4, 256) {
@@ -167,9 +207,9 @@ LAZYT_KERNEL(KERNEL, 4, 256) {
 
 // y = the largest of the elements that the axes name, index = which, counted within the volume: the first of equals, the
 // last NaN.
-void add_max_pool(Builder& b, const Tensor& x, const Tensor& y, const Tensor& index, const Axes& axes) {
+void add_max_pool(Builder& b, const Tensor& x, const Tensor& y, const Tensor& index, const Axes& axes, const Window* window, size_t spatial) {
   if (y.count() == 0) return;
-  Resampling r = resampling(b, axes, y.dtype);
+  Resampling r = resampling(b, axes, y.dtype, window, spatial);
   add_geometry(r.defines, x, y);
   const Order order(y);
   Strides walk = walk_of(order, x, y);
@@ -251,17 +291,18 @@ Tensor result_five(Builder& b, uint32_t v, const Tensor& like, size_t axes) { re
 
 Axes axes_between(const Tensor& x, const Tensor& y, size_t n, const AxisOf& f) { return axes_of(x.dims(), y.dims(), n, f); }
 
-void lower_max(Builder& b, const lazyt_node_t& node, const AxisOf& axis) {
+void lower_max(Builder& b, const lazyt_node_t& node, const AxisOf& axis, const Window* window) {
   const size_t n = axes_count(node.op);
   const Tensor x = tensor_at(b, b.program.args(node)[0]);
   const Tensor y = result_five(b, node.results, x, n), index = result_five(b, node.results + 1, x, n);
-  add_max_pool(b, with_five_dims(x, n), y, index, axes_between(with_five_dims(x, n), y, n, axis));
+  add_max_pool(b, with_five_dims(x, n), y, index, axes_between(with_five_dims(x, n), y, n, axis), window, n);
 }
 void lower_max_pool(Builder& b, const lazyt_node_t& node) {
   const auto args = b.program.args(node);
-  lower_max(b, node, Window{b.ints_of(args[1]), b.ints_of(args[2]), b.ints_of(args[3]), b.ints_of(args[4])});
+  const Window window{b.ints_of(args[1]), b.ints_of(args[2]), b.ints_of(args[3]), b.ints_of(args[4])};
+  lower_max(b, node, window, &window);
 }
-void lower_adaptive_max(Builder& b, const lazyt_node_t& node) { lower_max(b, node, adaptive<false>); }
+void lower_adaptive_max(Builder& b, const lazyt_node_t& node) { lower_max(b, node, adaptive<false>, nullptr); }
 
 // grad_output, self, kernel_size, stride, padding, dilation, ceil_mode, indices
 void lower_max_pool_backward(Builder& b, const lazyt_node_t& node) {
@@ -272,17 +313,20 @@ void lower_max_pool_backward(Builder& b, const lazyt_node_t& node) {
   add_max_pool_backward(b, grad, index, x, transposed(axes_between(x, grad, 2, window)));
 }
 
-void lower_resample(Builder& b, const lazyt_node_t& node, const char* name, const AxisOf& axis) {
+void lower_resample(Builder& b, const lazyt_node_t& node, const char* name, const AxisOf& axis, const Window* window = nullptr) {
   const size_t n = axes_count(node.op);
   const Tensor x = tensor_at(b, b.program.args(node)[0]), y = result_five(b, node.results, x, n), five = with_five_dims(x, n);
-  add_resample(b, name, five, y, axes_between(five, y, n, axis));
+  add_resample(b, name, five, y, axes_between(five, y, n, axis), window, n);
 }
 // like: the operand in whose order of dims the gradient lies.
 void lower_resample_backward(Builder& b, const lazyt_node_t& node, const char* name, const AxisOf& axis, const Tensor& like) {
   const Tensor grad = operand_five(b, node, 0, 2), x = result_five(b, node.results, like, 2);
   add_resample(b, name, grad, x, transposed(axes_between(x, grad, 2, axis)));
 }
-void lower_avg_pool(Builder& b, const lazyt_node_t& node) { lower_resample(b, node, "avg_pool", average_window(b, node, 1)); }
+void lower_avg_pool(Builder& b, const lazyt_node_t& node) {
+  const Window window = average_window(b, node, 1);
+  lower_resample(b, node, "avg_pool", window, &window);
+}
 void lower_avg_pool_backward(Builder& b, const lazyt_node_t& node) {
   lower_resample_backward(b, node, "avg_pool_backward", average_window(b, node, 2), tensor_at(b, b.program.args(node)[1]));
 }

@@ -637,23 +637,5 @@ TEST_F(Prelude, TotalsOfBlocksAreTheSameForEverySize) {
   }
 }
 
-TEST_F(Prelude, SumsOfF32LoseFourRoundingsOfSixteenNeighboursAtMost) {
-  const KernelSource source = specialise("pairs",
-                                         "LAZYT_KERNEL(KERNEL, 2, 32) { float x[16]; for (int k = 0; k < 16; "
-                                         "++k) x[k] = ((const float*)a.w[0])[threadIdx.x * 16 + k]; "
-                                         "((double*)a.w[1])[threadIdx.x] = lazyt_join_all<0, 16>(0.0, x); }",
-                                         {});
-  std::mt19937 random(3);
-  std::vector<float> x(512);
-  for (float& v : x) v = static_cast<float>(random()) * 0x1p-31f - 1;
-  std::vector<double> out(32);
-  launch(source, {word(x.data()), word(out.data())}, 1, 32);
-  for (size_t t = 0; t < 32; ++t) {
-    double sum = 0, magnitudes = 0;
-    for (size_t k = 0; k < 16; ++k) sum += x[16 * t + k], magnitudes += std::abs(x[16 * t + k]);
-    EXPECT_LE(std::abs(out[t] - sum), 4 * 0x1p-24 * magnitudes);
-  }
-}
-
 }  // namespace
 }  // namespace lazyt::cuda

@@ -118,9 +118,10 @@ class Reductions : public CudaTest {
         high = std::max(high, v), low = std::min(low, v), some |= v != T(0), every &= v != T(0);
       }
       if constexpr (kFloats) {
-        // Totals are f64, rounded once to the result; parts of a sum of f32 may be f32 over 16 neighbours.
+        // Totals are f64, rounded once to the result.
         const long double unit = std::ldexp(1.0L, -std::numeric_limits<T>::digits),
-                          loose = 4 * unit * magnitudes + unit * std::abs(s);
+                          loose =
+                              std::ldexp(static_cast<long double>(n), -53) * magnitudes + unit * std::abs(s);
         EXPECT_LE(std::abs(sum[k] - s), loose) << k;
         EXPECT_LE(std::abs(as<T>(results[5])[k] - s / n), loose / n + unit * std::abs(s / n)) << k;
         EXPECT_LE(std::abs(as<T>(results[6])[k] - std::sqrt(squares)), 4 * unit * std::sqrt(squares)) << k;

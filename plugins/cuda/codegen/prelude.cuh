@@ -106,7 +106,7 @@ LAZYT_FN void lazyt_store(T* p, long long i, R x) {
   lazyt_narrow(p[i], x);
 }
 
-// N elements side by side, one access where N * sizeof(T) <= 16. p + i is a multiple of that many bytes.
+// N elements side by side, one access where N * sizeof(T) <= 16.
 template <class T, int N>
 struct __align__(sizeof(T) * N < 16 ? sizeof(T) * N : 16) lazyt_pack {
   T v[N];
@@ -118,19 +118,6 @@ LAZYT_FN lazyt_pack<T, N>& lazyt_pack_at(T* p) {
   if ((unsigned long long)p % alignof(lazyt_pack<T, N>)) lazyt_shim_fault("a pack of elements does not lie on a multiple of its size");
 #endif
   return *(lazyt_pack<T, N>*)p;
-}
-template <int N, class T, class R>
-LAZYT_FN void lazyt_load_pack(R (&out)[N], const T* p, long long i) {
-  const lazyt_pack<T, N> pack = lazyt_pack_at<N>((T*)p + i);
-#pragma unroll
-  for (int k = 0; k < N; ++k) out[k] = lazyt_widen(pack.v[k]);
-}
-template <int N, class T, class R>
-LAZYT_FN void lazyt_store_pack(T* p, long long i, const R (&x)[N]) {
-  lazyt_pack<T, N> pack;
-#pragma unroll
-  for (int k = 0; k < N; ++k) lazyt_narrow(pack.v[k], x[k]);
-  lazyt_pack_at<N>(p + i) = pack;
 }
 
 // The pack at p. Where it is not whole only the first `left` elements are there, and the others are zero.
@@ -513,9 +500,6 @@ LAZYT_FN double lazyt_positive_unit(unsigned long long word) { return (double)((
 LAZYT_FN float lazyt_uniform(unsigned long long seed, unsigned long long offset, unsigned long long i) {
   return lazyt_unit(lazyt_word(seed, offset, i));
 }
-LAZYT_FN double lazyt_uniform_f64(unsigned long long seed, unsigned long long offset, unsigned long long i) {
-  return lazyt_unit(lazyt_wide_word(seed, offset, i));
-}
 // Elements i .. i + 3. REQUIRES: i % 4 == 0
 LAZYT_FN void lazyt_uniform4(float (&out)[4], unsigned long long seed, unsigned long long offset, unsigned long long i) {
   const lazyt_words x = lazyt_philox(seed, offset + i / 4);
@@ -584,26 +568,6 @@ LAZYT_FN A lazyt_join(A total, T x) {
   else if constexpr (KIND == lazyt_squares) return lazyt_combine<KIND>(total, lazyt_mul((A)x, (A)x));
   else return lazyt_combine<KIND>(total, (A)x);
 }
-// N elements at once. A sum of f32 is taken in f32 by pairs (log2(N) roundings of terms that are neighbours), then joins
-// the f64 total: one conversion and addition in f64 for N elements.
-template <int KIND, int N, class A, class T>
-LAZYT_FN A lazyt_join_all(A total, const T (&x)[N]) {
-  if constexpr (KIND == lazyt_sum && lazyt_same<T, float>::value) {
-    float part[N];
-#pragma unroll
-    for (int k = 0; k < N; ++k) part[k] = x[k];
-#pragma unroll
-    for (int width = 1; width < N; width *= 2)
-#pragma unroll
-      for (int k = 0; k + width < N; k += 2 * width) part[k] += part[k + width];
-    return total + (A)part[0];
-  } else {
-#pragma unroll
-    for (int k = 0; k < N; ++k) total = lazyt_join<KIND>(total, x[k]);
-    return total;
-  }
-}
-
 // Of WIDTH lanes (a power of two) that lie side by side; every one of them gets it. All lanes of the warp call it.
 template <int KIND, int WIDTH, class A>
 LAZYT_FN A lazyt_lanes_total(A x) {

@@ -100,6 +100,7 @@ endian = 'little'
 
 @emulated
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 @pytest.mark.skipif(not shutil.which("aarch64-linux-gnu-g++"), reason="aarch64-linux-gnu-g++ is not installed")
 def test_core_and_command_are_built_for_aarch64_and_load_plugins_there(tmp_path):
     """liblazyt.so without the frontend, the command and null by Meson; their libraries are headers alone."""

@@ -26,6 +26,7 @@ DUMP = Path(ARGS.dump or os.environ.get("LAZYT_CUDA_DUMP") or tempfile.mkdtemp(p
 DUMP.mkdir(parents=True, exist_ok=True)
 os.environ.update(LAZYT_BACKEND="cuda", LAZYT_CUDA_DUMP=str(DUMP))
 if ARGS.fake:
+    os.environ["LAZYT_CUDA_LIBRARIES"] = "off"  # the real cuBLASLt knows no stand-ins
     for option, name in ("DRIVER", "lazyt_fake_cuda.so"), ("NVRTC", "lazyt_fake_nvrtc.so"):
         os.environ[f"LAZYT_CUDA_{option}"] = str((ARGS.fake / name).resolve())
 sys.argv = [sys.argv[0]]  # models.py reads its own

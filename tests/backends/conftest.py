@@ -9,6 +9,7 @@ BACKENDS = ("onednn", "cuda")
 
 # Without a GPU: a build's tests/cuda/fake, stand-ins for the driver and NVRTC that run kernels on the host.
 if FAKE := os.environ.get("LAZYT_FAKE_CUDA_LIBRARIES"):
+    os.environ["LAZYT_CUDA_LIBRARIES"] = "off"  # the real cuBLASLt knows no stand-ins
     os.environ["LAZYT_CUDA_DRIVER"] = str(Path(FAKE, "lazyt_fake_cuda.so").resolve())
     os.environ["LAZYT_CUDA_NVRTC"] = str(Path(FAKE, "lazyt_fake_nvrtc.so").resolve())
 

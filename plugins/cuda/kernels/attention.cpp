@@ -203,7 +203,7 @@ LAZYT_KERNEL(KERNEL, 7, ROWS * TEAM) {
         best = score > best || score != score ? score : best;
       }
       for (int k = TEAM / 2; k > 0; k /= 2) {
-        const C other = lazyt_xor(best, k);
+        const C other = lazyt_across(best, k);
         best = other > best || other != other ? other : best;
       }
       // All masked so far: no number to subtract.
@@ -216,7 +216,7 @@ LAZYT_KERNEL(KERNEL, 7, ROWS * TEAM) {
         ps[row][j] = p;
         part += p;
       }
-      for (int k = TEAM / 2; k > 0; k /= 2) part += lazyt_xor(part, k);
+      for (int k = TEAM / 2; k > 0; k /= 2) part += lazyt_across(part, k);
       sum = sum * shrink + part;
       __syncwarp();
       for (int c = 0; c < kPer; ++c) sums[c] *= shrink;

@@ -127,11 +127,11 @@ const std::string_view kTeamText = R"(
 #ifndef LAZYT_TEAM_TEXT
 #define LAZYT_TEAM_TEXT
 #define LAZYT_INFINITY __int_as_float(0x7f800000)
-template <class Value> __device__ __forceinline__ Value lazyt_xor(Value v, int k) { return __shfl_xor_sync(0xffffffffu, v, k); }
+template <class Value> __device__ __forceinline__ Value lazyt_across(Value v, int k) { return __shfl_xor_sync(0xffffffffu, v, k); }
 // A value and where it was.
 template <class Value> struct lazyt_place { Value value; long long at; };
-template <class Value> __device__ __forceinline__ lazyt_place<Value> lazyt_xor(lazyt_place<Value> p, int k) {
-  return {lazyt_xor(p.value, k), lazyt_xor(p.at, k)};
+template <class Value> __device__ __forceinline__ lazyt_place<Value> lazyt_across(lazyt_place<Value> p, int k) {
+  return {lazyt_across(p.value, k), lazyt_across(p.at, k)};
 }
 struct lazyt_plus { template <class Value> __device__ Value operator()(Value x, Value y) const { return x + y; } };
 // The larger; NaN before all. Of a NaN and a NaN the first.
@@ -160,7 +160,7 @@ template <int team_, bool columns_, int threads_> struct lazyt_team {
       __syncthreads();
       return v;
     } else {
-      for (int k = (team_ < 32 ? team_ : 32) / 2; k > 0; k /= 2) v = op(v, lazyt_xor(v, k));
+      for (int k = (team_ < 32 ? team_ : 32) / 2; k > 0; k /= 2) v = op(v, lazyt_across(v, k));
       if constexpr (team_ > 32) {
         __shared__ Value room[threads_ / 32];
         if (threadIdx.x % 32 == 0) room[threadIdx.x / 32] = v;

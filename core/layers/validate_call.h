@@ -77,8 +77,10 @@ class Call {
         f();
       else
         status = f();
+#ifdef __GLIBCXX__  // a thread that is cancelled unwinds by it; other C++ libraries have no name for it
     } catch (abi::__forced_unwind&) {
       throw;
+#endif
     } catch (const std::exception& e) {
       left = fmt::format("an exception left it: {}", e.what());
     } catch (...) {

@@ -200,7 +200,7 @@ def run(program: list[str], replay: bool) -> list:
     def bytes_of(t: torch.Tensor):
         try:
             t = t.detach().cpu()
-        except RuntimeError as e:  # an index out of range, say, is an error of the whole launch
+        except (RuntimeError, IndexError) as e:  # an index out of range, say, is an error of the whole launch
             return str(e).splitlines()[0]
         values = t.contiguous().numpy()
         return str(t.dtype), tuple(t.shape), hashlib.sha1(values.tobytes()).hexdigest()[:12], str(values.flatten()[:4].tolist())

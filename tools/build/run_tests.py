@@ -239,16 +239,17 @@ class Runner:
 
     def extras(self) -> list[Suite]:
         bare = ["-Dtorch=disabled", "-Dts=disabled", "-Dtools=disabled", "-Dbench=disabled"]
+        core = [*bare, "-Donednn=disabled", "-Dcuda=disabled"]
         suites = [
             self.meson_suite(
                 "asan", ["--no-suite", "slow"], 1500, 300, ["-Db_sanitize=address,undefined", *bare]
             ),
             # The thread sanitizer needs a fixed address layout on kernels with much address randomness.
             self.meson_suite(
-                "tsan", ["--suite", "threads"], 900, 200, ["-Db_sanitize=thread", *bare], fixed_addresses()
+                "tsan", ["--suite", "threads"], 900, 200, ["-Db_sanitize=thread", *core], fixed_addresses()
             ),
             self.meson_suite("native-slow", ["--suite", "slow"], 900, 60),
-            self.fuzz(bare),
+            self.fuzz(core),
         ]
         slow = [f"tests/{name}" for name in python_folders()]
         if slow:

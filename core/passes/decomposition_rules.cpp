@@ -60,6 +60,7 @@ Results split(Pieces& p) {
   std::vector<ValueId> out;
   int64_t start = 0;
   for (uint32_t r = 0; r < p.node.result_count; r++) {
+    if (dim < 0 || static_cast<size_t>(dim) >= p.result(r).dims.size() + unbind) return kNot;
     const int64_t size = unbind ? 1 : p.result(r).dims[static_cast<size_t>(dim)];
     out.push_back(p.reshape(p.slice(x, dim, start, start + size), p.result(r).dims));
     start += size;
@@ -69,6 +70,7 @@ Results split(Pieces& p) {
 
 Results stack(Pieces& p) {
   Dims dims = p.result().dims;
+  if (p.args[1].i < 0 || static_cast<size_t>(p.args[1].i) >= dims.size()) return kNot;
   dims[static_cast<size_t>(p.args[1].i)] = 1;
   std::vector<Arg> parts;
   for (const Arg& a : p.args[0].list) {
@@ -79,6 +81,7 @@ Results stack(Pieces& p) {
 }
 
 Results embedding(Pieces& p) {
+  if (p.dims(p.value(0)).size() != 2) return kNot;
   const ValueId index = p.reshape(p.value(1), {p.meta(p.value(1)).numel()});
   const ValueId rows = p.op("aten::index_select", "", {p.args[0], Arg::of_int(0), Arg::of_value(index)},
                             p.result().dtype, {p.dims(index)[0], p.dims(p.value(0))[1]});

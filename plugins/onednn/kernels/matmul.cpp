@@ -7,6 +7,7 @@
 #include "dnnl.h"
 #include "floats.h"
 #include "gemm.h"
+#include "lazyt/toolkit/products.hpp"
 #include "matmul.h"
 
 namespace lazyt::onednn {
@@ -14,31 +15,14 @@ namespace {
 
 using dnnl::memory;
 
-constexpr Number kOne{true, true, 0, 1, 0, LAZYT_DTYPE_INT64};
-constexpr Number kZero{true, true, 0, 0, 0, LAZYT_DTYPE_INT64};
-
-bool is_constant(const Number& n, double value) { return n.constant && (n.integral ? static_cast<double>(n.i) : n.d) == value; }
-
-struct Product {
-  Tensor a, b, c;                // rank 3; c is row-major
-  std::optional<Tensor> addend;  // of c's dims; strides 0 where it is broadcast
-  Number alpha = kOne, beta = kZero;
-};
-
-int64_t size(const Tensor& t, size_t dim) { return t.dims()[dim]; }
-int64_t stride(const Tensor& t, size_t dim) { return t.strides()[dim]; }
-
-// A stride that says nothing because its dim has one element counts as `otherwise`.
-int64_t stride_or(const Tensor& t, size_t dim, int64_t otherwise) { return size(t, dim) == 1 ? otherwise : stride(t, dim); }
-
-// The tensor in dims that its own broadcast to: strides 0 where they grow.
-Tensor expanded(const Tensor& t, const Dims& dims) {
-  Dims strides(dims.size(), 0);
-  const size_t added = dims.size() - t.dims().size();
-  for (size_t i = 0; i < t.dims().size(); ++i)
-    if (t.dims()[i] == dims[added + i] && t.dims()[i] != 1) strides[added + i] = t.strides()[i];
-  return reshaped(t, dims, strides);
-}
+using toolkit::is_number;
+using toolkit::kOne;
+using toolkit::kZero;
+using toolkit::matrices;
+using toolkit::Product;
+using toolkit::size;
+using toolkit::stride;
+using toolkit::stride_or;
 
 Tensor dense_copy(Builder& b, const Tensor& t, lazyt_dtype_t dtype) {
   Tensor out = b.scratch(dtype, t.dims());
@@ -56,22 +40,6 @@ bool is_matrix(const Tensor& t) {
 }
 
 Tensor as_matrix(Builder& b, const Tensor& t) { return is_matrix(t) ? t : b.dense(t); }
-
-// A batch of one, if the matrices lie as the rows of a larger one over a shared b.
-void join_batch(Product& p) {
-  const int64_t batch = size(p.c, 0), m = size(p.a, 1), k = size(p.a, 2), n = size(p.b, 2);
-  if (batch == 1 || stride(p.b, 0) != 0 || stride(p.a, 0) != m * stride_or(p.a, 1, stride(p.a, 0))) return;
-  Dims addend_strides;
-  if (p.addend) {
-    const Tensor& s = *p.addend;
-    if (stride(s, 0) != m * stride_or(s, 1, stride(s, 0))) return;
-    addend_strides = {0, stride_or(s, 1, stride(s, 0)), stride(s, 2)};
-    p.addend = reshaped(s, {1, batch * m, n}, addend_strides);
-  }
-  p.a = reshaped(p.a, {1, batch * m, k}, {0, stride_or(p.a, 1, stride(p.a, 0)), stride(p.a, 2)});
-  p.b = reshaped(p.b, {1, k, n}, {0, stride(p.b, 1), stride(p.b, 2)});
-  p.c = reshaped(p.c, {1, batch * m, n}, {batch * m * n, n, 1});
-}
 
 // ---- The ways to compute it
 
@@ -163,12 +131,12 @@ void emit_dnnl(Builder& b, Product p) {
   memory::desc bias;
   const bool scaled = !p.alpha.constant || (p.addend && !p.beta.constant);
   if (!scaled) {
-    const bool plain = is_constant(p.alpha, 1);
+    const bool plain = is_number(p.alpha, 1);
     if (!plain) ops.append_eltwise(dnnl::algorithm::eltwise_linear, p.alpha.integral ? static_cast<float>(p.alpha.i) : static_cast<float>(p.alpha.d), 0);
     if (p.addend) {
       const Tensor& s = *p.addend;
       const bool is_row = stride_or(s, 0, 0) == 0 && stride_or(s, 1, 0) == 0 && stride_or(s, 2, 1) == 1;
-      if (is_constant(p.beta, 1) && plain && is_row) {
+      if (is_number(p.beta, 1) && plain && is_row) {
         const int64_t n = size(s, 2);
         bias = batched ? memory::desc({1, 1, n}, to_dnnl(s.dtype), {n, n, 1}) : memory::desc({1, n}, to_dnnl(s.dtype), {n, 1});
         arguments.reads.emplace_back(DNNL_ARG_BIAS, s);
@@ -191,13 +159,13 @@ void emit_dnnl(Builder& b, Product p) {
 
 void emit(Builder& b, Product p) {
   if (p.c.count() == 0) return;
-  if (p.addend && is_constant(p.beta, 0)) p.addend.reset();
+  if (p.addend && is_number(p.beta, 0)) p.addend.reset();
   const lazyt_dtype_t dtype = p.c.dtype;
   if (size(p.a, 2) == 0) {  // an empty sum
     b.fill(p.c, kZero);
     if (p.addend) {
       p.alpha = kOne;
-      if (is_constant(p.beta, 1)) return b.copy(*p.addend, p.c);
+      if (is_number(p.beta, 1)) return b.copy(*p.addend, p.c);
     } else {
       return;
     }
@@ -213,116 +181,12 @@ void emit(Builder& b, Product p) {
   }
   if (has_gemm(dtype)) return emit_gemm(b, p);
   if (size(p.a, 2) == 0) return add_scale(b, p);
-  join_batch(p);
+  toolkit::join_batch(p);
   p.a = as_matrix(b, p.a);
   p.b = as_matrix(b, p.b);
-  const bool bias_only = is_constant(p.alpha, 1) && (!p.addend || is_constant(p.beta, 1));
+  const bool bias_only = is_number(p.alpha, 1) && (!p.addend || is_number(p.beta, 1));
   if (bias_only && emit_gemv(b, p, p.addend ? &*p.addend : nullptr)) return;
   emit_dnnl(b, p);
-}
-
-// ---- The operators
-
-// [batch, rows, columns] of a tensor of rank 2 or 3.
-Tensor matrices(const Tensor& t) {
-  if (t.dims().size() == 3) return t;
-  return reshaped(t, {1, t.dims()[0], t.dims()[1]}, {0, t.strides()[0], t.strides()[1]});
-}
-Tensor column(const Tensor& t) { return reshaped(t, {1, t.dims()[0], 1}, {0, t.strides()[0], 1}); }
-Tensor row(const Tensor& t) { return reshaped(t, {1, 1, t.dims()[0]}, {0, 0, t.strides()[0]}); }
-
-void lower_mm(Builder& b, const lazyt_node_t& node) {
-  const auto args = b.program.args(node);
-  const Tensor a = b.tensor(b.value_of(args[0])), w = b.tensor(b.value_of(args[1]));
-  emit(b, {matrices(a), matrices(w), matrices(b.make_dense(node.results)), {}});
-}
-
-void lower_mv(Builder& b, const lazyt_node_t& node) {
-  const auto args = b.program.args(node);
-  const Tensor a = b.tensor(b.value_of(args[0])), x = b.tensor(b.value_of(args[1]));
-  emit(b, {matrices(a), column(x), column(b.make_dense(node.results)), {}});
-}
-
-void lower_dot(Builder& b, const lazyt_node_t& node) {
-  const auto args = b.program.args(node);
-  const Tensor x = b.tensor(b.value_of(args[0])), y = b.tensor(b.value_of(args[1]));
-  emit(b, {row(x), column(y), reshaped(b.make_dense(node.results), {1, 1, 1}, {1, 1, 1}), {}});
-}
-
-// addmm, baddbmm, addmv: self, two factors, beta, alpha.
-void lower_add(Builder& b, const lazyt_node_t& node) {
-  const auto args = b.program.args(node);
-  const Tensor self = b.tensor(b.value_of(args[0])), x = b.tensor(b.value_of(args[1])), y = b.tensor(b.value_of(args[2]));
-  const Tensor result = b.make_dense(node.results);
-  Product p{matrices(x), {}, {}, {}, b.number_of(args[4]), b.number_of(args[3])};
-  const Tensor addend = expanded(self, result.dims());
-  if (node.op == LAZYT_OP_ADDMV) {
-    p.b = column(y), p.c = column(result), p.addend = column(addend);
-  } else {
-    p.b = matrices(y), p.c = matrices(result), p.addend = matrices(addend);
-  }
-  emit(b, p);
-}
-
-// The dims before the last `kept` as one, if the layout has such a view.
-std::optional<Tensor> join_front(const Tensor& t, size_t kept) {
-  const size_t front = t.dims().size() - kept;
-  Dims dims{toolkit::count_of(std::span(t.dims()).first(front))};
-  dims.insert(dims.end(), t.dims().begin() + static_cast<std::ptrdiff_t>(front), t.dims().end());
-  const auto layout = t.layout.reshaped(dims);
-  if (!layout) return std::nullopt;
-  return Tensor{t.storage, t.dtype, *layout};
-}
-
-Tensor joined(Builder& b, const Tensor& t, size_t kept) {
-  if (auto view = join_front(t, kept)) return *view;
-  return *join_front(b.dense(t), kept);
-}
-
-void lower_linear(Builder& b, const lazyt_node_t& node) {
-  const auto args = b.program.args(node);
-  const Tensor x = b.tensor(b.value_of(args[0])), w = b.tensor(b.value_of(args[1]));
-  const Tensor result = b.make_dense(node.results);
-  // A weight of rank 1 gives results without the last dim.
-  const bool is_vector = w.dims().size() == 1;
-  const int64_t k = w.dims().back(), n = is_vector ? 1 : w.dims()[0];
-  const Tensor rows = joined(b, x, 1);
-  const int64_t m = rows.dims()[0];
-  Product p{matrices(rows), reshaped(w, {1, k, n}, {0, w.strides().back(), is_vector ? 1 : w.strides()[0]}),
-            reshaped(result, {1, m, n}, {m * n, n, 1}), {}};
-  if (!b.is_none(args[2])) {
-    const Tensor bias = b.tensor(b.value_of(args[2]));
-    p.addend = reshaped(expanded(bias, {n}), {1, m, n}, {0, 0, expanded(bias, {n}).strides()[0]});
-    p.beta = kOne;
-  }
-  emit(b, p);
-}
-
-void lower_matmul(Builder& b, const lazyt_node_t& node) {
-  const auto args = b.program.args(node);
-  Tensor x = b.tensor(b.value_of(args[0])), y = b.tensor(b.value_of(args[1]));
-  const Tensor result = b.make_dense(node.results);
-  if (x.dims().size() == 1) x = reshaped(x, {1, x.dims()[0]}, {0, x.strides()[0]});
-  if (y.dims().size() == 1) y = reshaped(y, {y.dims()[0], 1}, {y.strides()[0], 1});
-  const size_t front = std::max(x.dims().size(), y.dims().size()) - 2;
-  const int64_t m = x.dims()[x.dims().size() - 2], k = x.dims().back(), n = y.dims().back();
-  Dims batch_dims(front, 1);
-  for (const Tensor* t : {&x, &y})
-    for (size_t i = 0; i + 2 < t->dims().size(); ++i)
-      if (t->dims()[i] != 1) batch_dims[front - (t->dims().size() - 2) + i] = t->dims()[i];
-  const int64_t batch = toolkit::count_of(batch_dims);
-  auto batched = [&](const Tensor& t, int64_t rows, int64_t columns) {
-    Dims dims = batch_dims;
-    dims.insert(dims.end(), {rows, columns});
-    Tensor wide = expanded(t, dims);
-    // One element along a dim keeps its own stride.
-    wide.layout.strides[front] = t.strides()[t.strides().size() - 2];
-    wide.layout.strides[front + 1] = t.strides().back();
-    const Dims flat{batch, rows, columns};
-    if (const auto layout = wide.layout.reshaped(flat)) return Tensor{t.storage, t.dtype, *layout};
-    return reshaped(b.dense(wide), flat, toolkit::row_major(flat));
-  };
-  emit(b, {batched(x, m, k), batched(y, k, n), reshaped(result, {batch, m, n}, {m * n, n, 1}), {}});
 }
 
 Refusal accept(const ProgramView& program, const lazyt_node_t& node) {
@@ -343,17 +207,6 @@ void add_product(Builder& b, const Tensor& left, const Tensor& right, const Tens
   emit(b, {matrices(left), matrices(right), matrices(c), {}});
 }
 
-void register_matmul(Operators& all) {
-  auto opaque = [&](lazyt_op_t op, Operator::Lower lower) { all.add(op, {toolkit::Role::kOpaque, accept, lower}); };
-  opaque(LAZYT_OP_MM, lower_mm);
-  opaque(LAZYT_OP_BMM, lower_mm);
-  opaque(LAZYT_OP_ADDMM, lower_add);
-  opaque(LAZYT_OP_BADDBMM, lower_add);
-  opaque(LAZYT_OP_ADDMV, lower_add);
-  opaque(LAZYT_OP_MV, lower_mv);
-  opaque(LAZYT_OP_DOT, lower_dot);
-  opaque(LAZYT_OP_LINEAR, lower_linear);
-  opaque(LAZYT_OP_MATMUL, lower_matmul);
-}
+void register_matmul(Operators& all) { toolkit::ProductRules<Builder, emit>::add(all, accept); }
 
 }  // namespace lazyt::onednn

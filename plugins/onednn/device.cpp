@@ -3,7 +3,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <bit>
 #include <cstdlib>
 #include <fstream>
 #include <string>
@@ -14,22 +13,6 @@ namespace {
 using plugin::from_c;
 using plugin::guard;
 using plugin::to_c;
-
-// Eight classes in every power of two: at most an eighth is wasted.
-struct SizeClass {
-  uint32_t index;
-  uint64_t bytes;
-};
-
-SizeClass class_of(uint64_t bytes) {
-  bytes = std::max<uint64_t>(bytes, 8 * kAlignment);
-  const int exponent = 63 - std::countl_zero(bytes);
-  const uint64_t step = uint64_t{1} << (exponent - 3);
-  const uint64_t rounded = (bytes + step - 1) & ~(step - 1);
-  const int e = 63 - std::countl_zero(rounded);
-  const uint64_t eighth = (rounded >> (e - 3)) & 7;
-  return {static_cast<uint32_t>((e - 9) * 8) + static_cast<uint32_t>(eighth), rounded};
-}
 
 uint64_t physical_bytes() {
   static const uint64_t bytes =
@@ -49,16 +32,6 @@ const std::string& cpu_name() {
     return model + ", " + std::to_string(sysconf(_SC_NPROCESSORS_ONLN)) + " threads";
   }());
   return name;
-}
-
-// Large blocks lie on huge pages where the system lends them: a kernel of many operands walks more small pages than the
-// CPU remembers.
-std::byte* allocate(uint64_t bytes) {
-  constexpr uint64_t kHugePage = uint64_t{2} << 20;
-  const bool huge = bytes >= kHugePage;
-  auto* block = static_cast<std::byte*>(std::aligned_alloc(huge ? kHugePage : kAlignment, bytes));
-  if (block && huge) (void)madvise(block, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);  // a wish
-  return block;
 }
 
 void require_index(uint32_t index) { plugin::require(index == 0, "onednn: device index is out of range"); }
@@ -106,52 +79,18 @@ lazyt_status_t* trim(lazyt_device_t* device) {
 
 }  // namespace
 
-std::byte* BlockCache::take(uint64_t& bytes) {
+// Large blocks lie on huge pages where the system lends them: a kernel of many operands walks more small pages than the
+// CPU remembers.
+std::byte* SystemMemory::take(uint64_t bytes) {
   if (bytes > physical_bytes()) return nullptr;
-  const SizeClass size = class_of(bytes);
-  bytes = size.bytes;
-  std::byte* block = nullptr;
-  {
-    std::lock_guard lock(mutex_);
-    auto& list = free_[size.index];
-    if (!list.empty()) {
-      block = list.back();
-      list.pop_back();
-      cached_.fetch_sub(bytes, std::memory_order_relaxed);
-    }
-  }
-  if (!block) block = allocate(bytes);
-  if (!block) {
-    trim();
-    block = allocate(bytes);
-  }
-  if (!block) return nullptr;
-  const uint64_t now = in_use_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
-  uint64_t peak = peak_.load(std::memory_order_relaxed);
-  while (now > peak && !peak_.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {
-  }
+  constexpr uint64_t kHugePage = uint64_t{2} << 20;
+  const bool huge = bytes >= kHugePage;
+  auto* block = static_cast<std::byte*>(std::aligned_alloc(huge ? kHugePage : kAlignment, bytes));
+  if (block && huge) (void)madvise(block, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);  // a wish
   return block;
 }
 
-void BlockCache::give(std::byte* block, uint64_t bytes) {
-  in_use_.fetch_sub(bytes, std::memory_order_relaxed);
-  std::lock_guard lock(mutex_);
-  try {
-    free_[class_of(bytes).index].push_back(block);
-    cached_.fetch_add(bytes, std::memory_order_relaxed);
-  } catch (...) {
-    std::free(block);
-  }
-}
-
-void BlockCache::trim() {
-  std::lock_guard lock(mutex_);
-  for (auto& list : free_) {
-    for (std::byte* block : list) std::free(block);
-    list.clear();
-  }
-  cached_.store(0, std::memory_order_relaxed);
-}
+void SystemMemory::give(std::byte* block, uint64_t) noexcept { std::free(block); }
 
 Memory::Memory(Device& device, uint64_t bytes) : cache_(device.memory.get()), bytes_(bytes) {
   if (!bytes) return;

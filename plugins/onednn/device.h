@@ -2,39 +2,24 @@
 // programs do with them.
 #pragma once
 
-#include <array>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <utility>
-#include <vector>
 
 #include "lazyt/plugin.hpp"
+#include "lazyt/toolkit/block_cache.hpp"
 
 namespace lazyt::onednn {
 
 inline constexpr uint64_t kAlignment = 64;
 
-// Freed blocks by size class, handed out again. Thread-safe.
-class BlockCache {
- public:
-  ~BlockCache() { trim(); }
-  // Null when the system has no more. `bytes` is rounded up to what was really taken.
-  std::byte* take(uint64_t& bytes);
-  void give(std::byte* block, uint64_t bytes);
-  void trim();
-
-  uint64_t in_use() const { return in_use_.load(std::memory_order_relaxed); }
-  uint64_t peak() const { return peak_.load(std::memory_order_relaxed); }
-  uint64_t cached() const { return cached_.load(std::memory_order_relaxed); }
-
- private:
-  std::mutex mutex_;
-  std::array<std::vector<std::byte*>, 256> free_;  // by size class
-  std::atomic<uint64_t> in_use_{0}, peak_{0}, cached_{0};
+// The system's memory, for toolkit::BlockCache.
+struct SystemMemory {
+  static std::byte* take(uint64_t bytes);
+  static void give(std::byte* block, uint64_t bytes) noexcept;
 };
+using BlockCache = toolkit::BlockCache<SystemMemory>;
 
 struct Device {
   // Shared with tensors that other libraries hold, which may outlive the device.

@@ -103,7 +103,9 @@ base::Status call(const Subject& subject, const char* function, Out& out, F f,
   detail::hand_over(
       [state, function, limit] {
         base::Status status = detail::call_here(*state->subject, function, state->out, *state->f, limit);
-        state->f.reset();  // while the caller still waits: what f keeps is not to die on this thread
+        // While the caller still waits: what these keep is not to die on this thread, and later than settle() knows.
+        state->f.reset();
+        state->subject = nullptr;
         state->finish(std::move(status));
       },
       [state](const base::Status& lost) { state->finish(lost); });

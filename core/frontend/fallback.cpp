@@ -4,6 +4,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 
 #include <atomic>
+#include <chrono>
 #include <mutex>
 #include <set>
 #include <unordered_map>
@@ -119,7 +120,9 @@ void run_on_host(const TorchOp& op, torch::jit::Stack* stack) {
   for (const c10::Argument& a : op.handle.schema().arguments()) aliases |= a.alias_info() != nullptr;
   torch::jit::Stack copies = replace(args, c10::Device(at::kCPU), [&](const at::Tensor& t) { return aliases ? host.copy_of(t) : download(t); });
   torch::jit::Stack results = copies;
+  const auto begin = std::chrono::steady_clock::now();
   op.handle.callBoxed(results);
+  base::record_time(op.op.name, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   for (size_t i = 0; i < count; i++) {
     if (!op.op.args[i].written) continue;
     std::vector<at::Tensor> ours, theirs;

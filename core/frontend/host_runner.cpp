@@ -7,8 +7,11 @@
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/scalar_tensor.h>
 
+#include <chrono>
+
 #include <fmt/format.h>
 
+#include "base/counters.h"
 #include "exec/host_runner.h"
 #include "frontend/arguments.h"
 #include "frontend/dtype.h"
@@ -76,7 +79,9 @@ class Runner final : public exec::HostRunner {
       stack[i] = map_tensors(stack[i], [](const at::Tensor& t) { return t.clone(); });
       collect(written, stack[i]);
     }
+    const auto begin = std::chrono::steady_clock::now();
     handle->callBoxed(stack);
+    base::record_time(node.name, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
     for (size_t i = 0; i < stack.size(); i++)
       if (!writes(handle->schema().returns()[i])) collect(results, stack[i]);
     for (at::Tensor& t : written)

@@ -13,6 +13,7 @@
 #include <unordered_map>
 
 #include "frontend/schema.h"
+#include "frontend/storage.h"
 #include "frontend/tracer.h"
 
 namespace lazyt::frontend {
@@ -44,13 +45,25 @@ void refuse_layout(const c10::OperatorHandle& handle, c10::DispatchKeySet keys, 
                               "); keep them on the CPU or call .to_dense(), .dequantize() or .to_padded_tensor() first");
 }
 
-// Composites that would make one of tensors of the device, and no other operator takes it.
+// A nested tensor of CPU tensors on this device: no tensor of the call says so, only its argument `device`.
+void refuse_nested_here(const c10::OperatorHandle& handle, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  constexpr size_t kCount = 5, kDevice = 3;  // list, dtype, layout, device, pin_memory
+  const c10::IValue& device = torch::jit::peek(*stack, kDevice, kCount);
+  if (device.isDevice() && device.toDevice().type() == kDeviceType) refuse_layout(handle, keys, stack);
+  handle.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, DispatchKey::BackendSelect), stack);
+}
+
+// Composites that would make one of tensors of the device, and no other operator takes it; those that would read the
+// parts of a compressed one (zeros_like of one on the CPU, device= this one).
 void refuse_makers() {
   static std::vector<torch::Library> libraries;
-  for (const auto& [key, name] : {std::pair(DispatchKey::SparseCsrPrivateUse1, "_sparse_compressed_tensor_unsafe"),
-                                  std::pair(DispatchKey::PrivateUse1, "_nested_tensor_from_tensor_list")})
-    libraries.emplace_back(torch::Library::IMPL, "aten", key, __FILE__, __LINE__)
-        .impl(name, torch::CppFunction::makeFromBoxedFunction<&refuse_layout>());
+  const auto refuse = [&](DispatchKey key, const char* name, torch::CppFunction kernel) {
+    libraries.emplace_back(torch::Library::IMPL, "aten", key, __FILE__, __LINE__).impl(name, std::move(kernel));
+  };
+  for (const char* name : {"_sparse_compressed_tensor_unsafe", "values", "crow_indices", "col_indices", "ccol_indices", "row_indices"})
+    refuse(DispatchKey::SparseCsrPrivateUse1, name, torch::CppFunction::makeFromBoxedFunction<&refuse_layout>());
+  refuse(DispatchKey::PrivateUse1, "_nested_tensor_from_tensor_list", torch::CppFunction::makeFromBoxedFunction<&refuse_layout>());
+  refuse(DispatchKey::BackendSelect, "_nested_tensor_from_tensor_list", torch::CppFunction::makeFromBoxedFunction<&refuse_nested_here>());
 }
 
 bool is_view(const c10::FunctionSchema& s) {

@@ -100,8 +100,9 @@ class Draw {
   }
 
   ValueId probability() {
-    const ValueId p = args_.size() > 1 && args_[1].kind == LAZYT_ARG_VALUE ? args_[1].value : args_[0].value;
-    return is_floating(n_.meta(p).dtype) ? p : n_.cast(p, LAZYT_DTYPE_FLOAT32);
+    const ValueId given = args_.size() > 1 && args_[1].kind == LAZYT_ARG_VALUE ? args_[1].value : args_[0].value;
+    const ValueId p = is_floating(n_.meta(given).dtype) ? given : n_.cast(given, LAZYT_DTYPE_FLOAT32);
+    return checked(checked(p, compare("aten::ge", p, 0), kNotProbability), compare("aten::le", p, 1), kNotProbability);
   }
   ValueId bernoulli(ValueId p) { return draw("lazyt::bernoulli", {Arg::of_value(p)}, n_.meta(p).dtype, Dims(n_.meta(p).dims)); }
 
@@ -211,6 +212,9 @@ class Draw {
     return n_.graph.nodes[top].first_result + 1;
   }
 
+  static constexpr const char* kNotProbability =
+      "Expected p_in >= 0 && p_in <= 1 to be true, but got false.  (Could this error message be improved?  If so, please report an "
+      "enhancement request to PyTorch.)";
   static constexpr const char* kNotProbabilities = "probability tensor contains either `inf`, `nan` or element < 0";
 
   const Nodes& n_;

@@ -1,8 +1,8 @@
 """What happened: counters and timers, by the names that users of `torch._lazy` know.
 
 CachedCompile, UncachedCompile, CreateLtcTensor, DestroyLtcTensor, DeviceDataCacheMiss, MarkStep;
-`lazyt::<op>` for each operator recorded, `aten::<op>` for each that ran on the host, `Flush<Reason>` for
-each cut.
+`lazyt::<op>` for each operator recorded, `aten::<op>` for each that ran on the host (a timer, too: the kernel's
+time without its copies), `Flush<Reason>` for each cut.
 """
 
 from . import _C
@@ -104,7 +104,9 @@ def explanation() -> str:
     lines.append(f"{len(host)} operators ran on the host{':' if host else '.'}")
     reasons = fallback_reasons()
     for name, count in sorted(host.items(), key=lambda i: -i[1]):
-        lines.append(f"  {count:>8} x {name}" + (f": {reasons[name]}" if name in reasons else ""))
+        _, seconds, _ = _C.metric(name)
+        took = f" ({seconds * 1e3:.3f} ms)" if seconds else ""
+        lines.append(f"  {count:>8} x {name}{took}" + (f": {reasons[name]}" if name in reasons else ""))
     if moved := values.get("FallbackBytes"):
         lines.append(f"They read and wrote {moved} bytes inside of steps.")
     return "\n".join(lines)

@@ -33,6 +33,12 @@ def test_a_compressed_one_of_its_parts():
             torch.sparse_csr_tensor(*given, device=D)
 
 
+@pytest.mark.parametrize("like", [torch.zeros_like, torch.ones_like, torch.rand_like])
+def test_one_like_a_compressed_one_of_the_cpu(like):
+    with pytest.raises(NotImplementedError, match="lazyt: sparse tensors cannot live on the lazyt device"):
+        like(torch.eye(3).to_sparse_csr(), device=D)
+
+
 def test_nested_ones():
     parts = [torch.ones(2, 3), torch.ones(1, 3)]
     with pytest.raises(NotImplementedError, match="lazyt: nested tensors cannot live on the lazyt device"):
@@ -40,7 +46,8 @@ def test_nested_ones():
     with pytest.raises(NotImplementedError, match="lazyt: nested tensors cannot live on the lazyt device"):
         torch.nested.as_nested_tensor([p.to(D) for p in parts])
     with pytest.raises(NotImplementedError, match="lazyt: nested tensors cannot live on the lazyt device"):
-        torch.nested.nested_tensor(parts, device=D) + 1
+        torch.nested.nested_tensor(parts, device=D)
+    assert torch.nested.nested_tensor(parts).size(0) == torch.nested.nested_tensor(parts, device="cpu").size(0) == 2
 
 
 def test_jagged_ones_are_made_of_dense_ones(as_eager):

@@ -49,14 +49,16 @@ told = lazyt.metrics.fallback_reasons()
 assert set(told) == {"aten::sin", "aten::poisson"}, told
 assert "named in option refuse" in told["aten::sin"] and told["aten::sin"].endswith("<string>:5"), told
 assert "random and outside the opset" in told["aten::poisson"] and told["aten::poisson"].endswith("<string>:6"), told
+times = {op: lazyt.metrics.metric_data(op) for op in told}
+assert all(count == 1 and 0 < seconds < 60 for count, seconds, _ in times.values()), times
 text = lazyt.metrics.explanation()
-assert all(f"1 x {op}: {reason}" in text for op, reason in told.items()) and "128 bytes" in text, text
+assert all(f"1 x {op} ({times[op][1] * 1e3:.3f} ms): {reason}" in text for op, reason in told.items()) and "128 bytes" in text, text
 lazyt.metrics.reset()
 assert lazyt.metrics.fallback_reasons() == {}
 """
 
 
-def test_each_has_its_reason_and_its_line_in_the_metrics():
+def test_each_has_its_reason_its_line_and_its_time_in_the_metrics():
     refuse = {"LAZYT_BACKEND": "ts", "LAZYT_TS_REFUSE": "aten::sin"}
     done = subprocess.run([sys.executable, "-c", REASONS], capture_output=True, text=True, env={**os.environ, **refuse})
     assert done.returncode == 0, done.stdout + done.stderr

@@ -12,7 +12,7 @@ import torch
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
-@pytest.mark.parametrize("name", ["safety", "metrics", "timing", "fallback", "inspect_program", "explicit"])
+@pytest.mark.parametrize("name", ["safety", "metrics", "timing", "fallback", "inspect_program", "explicit", "guide"])
 def test_example_runs(name):
     process = subprocess.run(
         [sys.executable, EXAMPLES / f"{name}.py"], capture_output=True, text=True, timeout=110

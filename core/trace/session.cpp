@@ -382,6 +382,12 @@ base::Status Session::flush_all(FlushReason reason) {
 
 base::Status Session::wait(Recorder* recorder) {
   if (recorder) LAZYT_RETURN_IF_ERROR(flush(*recorder, FlushReason::kValueNeeded));
+  std::vector<Recorder*> left;
+  {
+    std::lock_guard lock(recorders_mutex_);
+    left = idle_;
+  }
+  for (Recorder* r : left) LAZYT_RETURN_IF_ERROR(flush(*r, FlushReason::kValueNeeded));
   drain();
   return {};
 }

@@ -77,8 +77,8 @@ class Session {
   // callers hold neither the GIL nor the recorders' mutex.
   base::Status flush(Recorder& recorder, FlushReason reason);
   base::Status flush_all(FlushReason reason);
-  // Cuts the caller's trace (null: it has none), then waits until all that was cut has been run. Errors stay with the
-  // data they poisoned.
+  // Cuts the caller's trace (null: it has none) and what threads that have ended left, then waits until all that was cut
+  // has been run. Errors stay with the data they poisoned.
   base::Status wait(Recorder* recorder);
   // Cuts the caller's trace (null: it has none). The moment is reached when the device has done all that was cut, also
   // where it failed. Blocks as flush does.

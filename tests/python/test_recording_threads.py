@@ -126,6 +126,18 @@ def test_results_of_a_thread_that_has_ended_are_there():
     assert kept[0].tolist() == [3, 3, 3]
 
 
+def test_waiting_runs_what_ended_threads_left():
+    lazyt.wait_device_ops()
+    lazyt.metrics.reset()
+    kept = []
+    in_threads(lambda: kept.append(torch.ones(3, device="lazyt") * 7))
+    lazyt.wait_device_ops()
+    assert lazyt.metrics.counter_value("FlushValueNeeded") == 1
+    in_threads(lambda: kept.append(torch.ones(3, device="lazyt") * 7))  # finds nothing to cut
+    assert lazyt.metrics.counter_value("FlushOtherThread") == 0
+    assert [t.tolist() for t in kept] == [[7, 7, 7], [7, 7, 7]]
+
+
 def test_a_short_lived_thread_takes_up_the_steps_of_those_before():
     def step():
         y = torch.ones(3, device="lazyt") * 2 + 3

@@ -23,7 +23,7 @@ const Operators& operators() {
     toolkit::add_common<FusedKernel>(made);
     toolkit::add_moves(made);
     for (auto f : {register_random, register_matmul, register_conv, register_pool, register_norm,
-                   register_softmax, register_loss, register_index, register_attention})
+                   register_softmax, register_sort, register_loss, register_index, register_attention})
       f(made);
     return made;
   }());

@@ -24,6 +24,7 @@ void register_conv(Operators& all);     // oneDNN: convolution and its backward
 void register_pool(Operators& all);     // oneDNN pooling; adaptive, upsample
 void register_norm(Operators& all);     // batch, layer, group, RMS norm and their backwards
 void register_softmax(Operators& all);  // (log) softmax and backwards
+void register_sort(Operators& all);     // sort, topk, kthvalue, median
 void register_loss(Operators& all);     // nll and the like
 void register_index(Operators& all);    // gather, scatter, index, embedding and their backwards
 void register_attention(Operators& all);

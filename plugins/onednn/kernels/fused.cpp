@@ -61,7 +61,8 @@ Reg FusedKernel::round_to(Reg a, lazyt_dtype_t dtype) {
   if (!is_half(dtype)) return a;
   const Reg out = add_register(Type::kF32);
   code_.push_back({nullptr, dtype == LAZYT_DTYPE_FLOAT16 ? vm::table().round_f16 : vm::table().round_bf16,
-                   out, a, kNoReg, kNoReg, tile::Source::Kind::kOther, vm::Op::kMove});
+                   out, a, kNoReg, kNoReg,
+                   dtype == LAZYT_DTYPE_FLOAT16 ? tile::Source::Kind::kRoundF16 : tile::Source::Kind::kRoundBf16, vm::Op::kMove});
   return out;
 }
 
@@ -79,7 +80,12 @@ Reg FusedKernel::uniform(const Number& seed, const Number& offset) {
   return r;
 }
 
-void FusedKernel::store(Reg r, const Tensor& t) { stores_.push_back({t, r}); }
+void FusedKernel::store(Reg r, const Tensor& t) {
+  const Register& reg = registers_[r];
+  // A conversion from halves alone is code too: the register machine has it.
+  if (reg.source == Source::kLoad && is_half(loads_[reg.source_index].tensor.dtype) && !is_half(t.dtype)) r = op(vm::Op::kMove, r);
+  stores_.push_back({t, r});
+}
 
 void FusedKernel::reduce(Reg r, ReduceKind kind, const Tensor& t, double divisor, bool root) {
   reductions_.push_back({t, r, kind, divisor, root});
@@ -152,15 +158,25 @@ void FusedKernel::build(Builder& b, const std::vector<StorageId>& may_alias_inpu
   // A store may let its register be the memory, if no load can be seen through it.
   std::vector<bool> direct(stores_.size(), false);
   std::vector<bool> stored(registers, false);
+  // Registers that the register machine reads or writes as halves in memory: nothing else looks at their slots.
+  std::vector<tile::Form> half(registers, tile::kAnyForm);
+  auto form_of = [](lazyt_dtype_t d) { return d == LAZYT_DTYPE_BFLOAT16 ? tile::kBf16 : d == LAZYT_DTYPE_FLOAT16 ? tile::kF16 : tile::kAnyForm; };
+  auto outside_users = [&](Reg r) {
+    return std::count_if(stores_.begin(), stores_.end(), [r](auto& s) { return s.reg == r; }) +
+           std::count_if(reductions_.begin(), reductions_.end(), [r](auto& s) { return s.reg == r; });
+  };
   for (size_t k = 0; k < stores_.size(); ++k) {
     const Store& s = stores_[k];
     const Dims& own = loops.strides[loads_.size() + k];
     const bool aliased = std::find(may_alias_inputs.begin(), may_alias_inputs.end(), s.tensor.storage) !=
                          may_alias_inputs.end();
-    if (registers_[s.reg].source != Source::kNone || is_half(s.tensor.dtype) || aliased || stored[s.reg] ||
-        !linear(own))
-      continue;
-    direct[k] = true;
+    if (registers_[s.reg].source != Source::kNone || aliased || stored[s.reg] || !linear(own)) continue;
+    if (is_half(s.tensor.dtype)) {
+      if (outside_users(s.reg) > 1) continue;
+      half[s.reg] = form_of(s.tensor.dtype);
+    } else {
+      direct[k] = true;
+    }
     stored[s.reg] = true;
     slot[s.reg] = slots++;
   }
@@ -209,6 +225,8 @@ void FusedKernel::build(Builder& b, const std::vector<StorageId>& may_alias_inpu
     l.linear = !l.single && linear(l.strides);
     l.direct = l.linear && !l.convert;
     l.in_row = step->by_rows_ && !l.single && !l.linear && !l.convert && l.strides.back() == 1;
+    const bool along_row = step->by_rows_ && !l.single && l.strides.back() == 1;
+    if (l.convert && (l.linear || along_row) && !outside_users(loads_[k].reg)) half[loads_[k].reg] = form_of(t.dtype);
     // In place: every result has the load's very geometry.
     bool same = reductions_.empty();
     for (size_t j = 0; same && j < stores_.size(); ++j)
@@ -232,17 +250,26 @@ void FusedKernel::build(Builder& b, const std::vector<StorageId>& may_alias_inpu
     bool running = outside && registers_[r].source != Source::kNumber;
     if (registers_[r].source == Source::kLoad) running = !step->loads_[registers_[r].source_index].single;
     const bool kept = !outside && last[r] == kForever;
-    source.registers.push_back({registers_[r].type, outside, running, kept});
+    source.registers.push_back({registers_[r].type, outside, running, kept, half[r]});
   }
   if (!code_.empty() && slots <= 64) {
     if (auto code = tile::compile(source); code && code->operands.size() <= 256) {
       step->tiled_ = true;
       step->tile_ = std::move(*code);
+      for (size_t k = 0; k < loads_.size(); ++k) {
+        FusedStep::Load& l = step->loads_[k];
+        if (half[loads_[k].reg] == tile::kAnyForm) continue;
+        l.convert = nullptr;
+        l.direct = l.linear;
+        l.in_row = !l.linear;
+      }
+      for (size_t k = 0; k < stores_.size(); ++k)
+        if (half[stores_[k].reg] != tile::kAnyForm) step->stores_[k].direct = true;
       for (const tile::Code::Operand& o : step->tile_.operands) {
         const bool scratch = o.scratch;
         const Reg r = o.index;
         step->tile_slots_.push_back(scratch ? uint16_t{0} : slot[r]);
-        step->tile_sizes_.push_back(!scratch && registers_[r].type == Type::kBool ? 1 : 4);
+        step->tile_sizes_.push_back(o.half != tile::kAnyForm ? 2 : !scratch && registers_[r].type == Type::kBool ? 1 : 4);
         bool is_direct = false;
         if (!scratch && registers_[r].source == Source::kLoad) {
           const FusedStep::Load& l = step->loads_[registers_[r].source_index];
@@ -260,6 +287,12 @@ void FusedKernel::build(Builder& b, const std::vector<StorageId>& may_alias_inpu
       if (all_direct) step->block_ = 16 * kBlock;
     }
   }
+  // One instruction on integers, from memory to memory.
+  if (!step->tiled_ && reductions_.empty() && code_.size() == 1 && code_[0].function && stores_.size() == 1 && direct[0] &&
+      !vm::is_float(registers_[code_[0].a].type) &&
+      std::all_of(registers_.begin(), registers_.end(), [](auto& r) { return r.source == Source::kNone || r.source == Source::kLoad; }) &&
+      std::all_of(step->loads_.begin(), step->loads_.end(), [](auto& l) { return l.direct; }))
+    step->block_ = 16 * kBlock;
   for (const NumberSource& n : numbers_)
     step->numbers_.push_back({n.number, registers_[n.reg].type, slot[n.reg]});
   const size_t first_index = loads_.size() + stores_.size() + reductions_.size();

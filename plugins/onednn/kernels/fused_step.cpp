@@ -202,7 +202,7 @@ void FusedStep::block(const Frame& frame, Block& b, int64_t at, int n) const {
   for (const IndexFill& f : indices_) {
     auto* out = reinterpret_cast<int64_t*>(b.memory[f.slot]);
     for_each_run(loops_, f.strides, at, n, [&](int64_t offset, int64_t stride, int first, int count) {
-      for (int i = 0; i < count; ++i) out[first + i] = offset + i * stride;
+      vm::table().iota(out + first, offset, stride, count);
     });
   }
   for (const RandomFill& f : randoms_) {

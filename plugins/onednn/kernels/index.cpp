@@ -17,33 +17,36 @@ using namespace toolkit::indexing;
   throw plugin::Error(LAZYT_CODE_OUT_OF_RANGE, text.before + (text.shown ? std::to_string(index) : "") + text.after);
 }
 
+// f(i, offset) for every place i of one index: how far its element lies from the first of the tensor that it is in.
+template <class F>
+void for_each_place(const Frame& frame, const Places& places, const Index& index, F f) {
+  const int64_t n = places.count();
+  const int64_t* in = frame.at<int64_t>(index.tensor);
+  std::atomic<int64_t> first_bad{n};
+  const bool dense = index.tensor.layout.is_dense(), wraps = places.negative == Negative::kWraps;
+  parallel(frame, n, n * 4, [&](int64_t begin, int64_t end) {
+    Odometer<1> at(places.dims, {&index.tensor.strides()}, begin);
+    for (int64_t i = begin; i < end; ++i) {
+      int64_t place = in[dense ? i : at.offsets[0]];
+      if (!dense) at.next();
+      if (wraps && place < 0) place += index.size;
+      if (static_cast<uint64_t>(place) >= static_cast<uint64_t>(index.size)) {
+        int64_t seen = first_bad.load();
+        while (i < seen && !first_bad.compare_exchange_weak(seen, i)) {
+        }
+        return;
+      }
+      f(i, place * index.stride);
+    }
+  });
+  if (const int64_t bad = first_bad.load(); bad < n)
+    throw_bad_index(places.message, in[Odometer<1>(places.dims, {&index.tensor.strides()}, bad).offsets[0]], index.dim, index.size);
+}
 // offsets[i]: where the places lead, from the first element of the tensor that they are in.
 void find(const Frame& frame, const Places& places, const Tensor& offsets) {
   int64_t* out = frame.at<int64_t>(offsets);
-  const int64_t n = places.count();
-  for (size_t k = 0; k < places.indices.size(); ++k) {
-    const Index& index = places.indices[k];
-    const int64_t* in = frame.at<int64_t>(index.tensor);
-    std::atomic<int64_t> first_bad{n};
-    const bool dense = index.tensor.layout.is_dense();
-    parallel(frame, n, n * 4, [&](int64_t begin, int64_t end) {
-      Odometer<1> at(places.dims, {&index.tensor.strides()}, begin);
-      for (int64_t i = begin; i < end; ++i) {
-        int64_t place = in[dense ? i : at.offsets[0]];
-        if (!dense) at.next();
-        if (place < 0 && places.negative == Negative::kWraps) place += index.size;
-        if (place < 0 || place >= index.size) {
-          int64_t seen = first_bad.load();
-          while (i < seen && !first_bad.compare_exchange_weak(seen, i)) {
-          }
-          return;
-        }
-        out[i] = (k ? out[i] : 0) + place * index.stride;
-      }
-    });
-    if (const int64_t bad = first_bad.load(); bad < n)
-      throw_bad_index(places.message, in[Odometer<1>(places.dims, {&index.tensor.strides()}, bad).offsets[0]], index.dim, index.size);
-  }
+  for (size_t k = 0; k < places.indices.size(); ++k)
+    for_each_place(frame, places, places.indices[k], [&](int64_t i, int64_t offset) { out[i] = (k ? out[i] : 0) + offset; });
 }
 // How an indexed tensor A and a tensor B beside it are walked: outer loops, then places, then a run of n elements.
 struct Walk {
@@ -128,15 +131,21 @@ std::vector<StorageId> index_storages(const Places& places) {
 // out[..., place, ...] = self[...]
 void add_read(Builder& b, const char* name, const Tensor& self, const Indexed& indexed, const Tensor& out) {
   const Walk walk = walk_of(indexed, out.layout);
-  const Tensor offsets_at = b.scratch(LAZYT_DTYPE_INT64, {indexed.places.count()});
+  // Single elements by one index: no list of places is made.
+  const bool singles = walk.n == 1 && walk.outer_count() == 1 && walk.place_dims.size() == 1 && indexed.places.indices.size() == 1;
+  const Tensor offsets_at = b.scratch(LAZYT_DTYPE_INT64, {singles ? 0 : indexed.places.count()});
   auto reads = index_storages(indexed.places);
   reads.push_back(self.storage);
   with_bytes(self.element(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     b.add(name, reads, {out.storage, offsets_at.storage}, [=, places = indexed.places](const Frame& frame) {
-      find(frame, places, offsets_at);
       const T* x = frame.at<T>(self);
       T* y = frame.at<T>(out);
+      if (singles) {
+        const int64_t step = walk.place_strides[0];
+        return for_each_place(frame, places, places.indices[0], [&](int64_t i, int64_t offset) { y[i * step] = x[offset]; });
+      }
+      find(frame, places, offsets_at);
       const int64_t* offsets = frame.at<int64_t>(offsets_at);
       if (walk.n == 1 && walk.place_dims.size() == 1 && walk.outer_count() > 1) {  // columns: a row at a time
         const int64_t outer = walk.outer_count(), n = walk.place_dims[0], step = walk.place_strides[0];
@@ -443,7 +452,7 @@ void add_scatter(Builder& b, const char* name, const Tensor& out, const Tensor& 
 
 // ---- masks
 
-// REQUIRES: out holds self.
+// REQUIRES: out holds self; mask and source are dense.
 void add_masked_scatter(Builder& b, const Tensor& mask, const Tensor& source, const Tensor& out) {
   with_bytes(out.element(), [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -451,15 +460,13 @@ void add_masked_scatter(Builder& b, const Tensor& mask, const Tensor& source, co
       const bool* m = frame.at<bool>(mask);
       const T* x = frame.at<T>(source);
       T* y = frame.at<T>(out);
-      const int64_t count = out.count(), available = source.count();
-      if (count == 0) return;
-      Odometer<1> at(out.dims(), {&mask.strides()});
-      int64_t taken = 0;
-      for (int64_t i = 0; i < count; ++i, at.next()) {
-        if (!m[at.offsets[0]]) continue;
-        if (taken == available)
-          throw plugin::Error(LAZYT_CODE_INVALID_ARGUMENT, "masked_scatter: expected the number of elements of source to be at least the number of ones in mask");
-        y[i] = x[taken++];
+      const int64_t count = out.count();
+      if (std::count(m, m + count, true) > source.count())
+        throw plugin::Error(LAZYT_CODE_INVALID_ARGUMENT, "masked_scatter: expected the number of elements of source to be at least the number of ones in mask");
+      for (int64_t i = 0; i < count; ++i) {  // without a branch: masks are not foreseen
+        const T* from = m[i] ? x : y + i;
+        y[i] = *from;
+        x += m[i];
       }
     });
   });
@@ -529,7 +536,7 @@ struct Kernels {
   }
   static void masked_scatter(Builder& b, const Tensor& self, const Tensor& mask, const Tensor& source, const Tensor& out) {
     b.copy(self, out);
-    add_masked_scatter(b, mask, source, out);
+    add_masked_scatter(b, b.dense(mask), source, out);
   }
   static void search(Builder& b, const Tensor& sequence, const Tensor& values, const Tensor* sorter, bool right, const Tensor& out) {
     add_search(b, sequence, values, sorter, right, out);

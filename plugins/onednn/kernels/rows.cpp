@@ -7,6 +7,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "halves.h"
 #include "vm_math.h"
 
 #define INLINE __attribute__((always_inline)) inline
@@ -24,7 +25,9 @@ template <class E>
 using Vec = typename VectorOf<E>::type;
 template <class C>
 constexpr int kWidth = kVectorBytes / sizeof(C);
-typedef uint16_t Shorts __attribute__((vector_size(kVectorBytes / 2)));  // as many as floats
+using vm::Shorts;
+using vm::to_bits;
+using vm::to_float;
 
 template <class C>
 using Full = std::integral_constant<int, kWidth<C>>;
@@ -34,30 +37,6 @@ using Full = std::integral_constant<int, kWidth<C>>;
 template <class C>
 INLINE Vec<C> splat(C x) {
   return x - Vec<C>{};
-}
-INLINE Vec<float> to_float(Shorts bits, BFloat16) {
-  return std::bit_cast<Vec<float>>(__builtin_convertvector(bits, Vec<uint32_t>) << 16);
-}
-INLINE Vec<float> to_float(Shorts bits, Half) {
-  const Vec<uint32_t> h = __builtin_convertvector(bits, Vec<uint32_t>);
-  const Vec<uint32_t> sign = (h & 0x8000u) << 16, body = (h & 0x7fffu) << 13;
-  const Vec<float> value = std::bit_cast<Vec<float>>(body) * std::bit_cast<float>(UINT32_C(0x77800000));
-  return std::bit_cast<Vec<float>>(((h & 0x7c00u) == 0x7c00u ? body | 0x7f800000u : std::bit_cast<Vec<uint32_t>>(value)) | sign);
-}
-INLINE Shorts to_bits(Vec<float> f, BFloat16) {
-  const Vec<uint32_t> x = std::bit_cast<Vec<uint32_t>>(f);
-  const Vec<uint32_t> rounded = (x + 0x7fffu + ((x >> 16) & 1u)) >> 16;
-  return __builtin_convertvector((x & 0x7fffffffu) > 0x7f800000u ? (x & 0u) + 0x7fc0u : rounded, Shorts);
-}
-INLINE Shorts to_bits(Vec<float> f, Half) {
-  Vec<uint32_t> x = std::bit_cast<Vec<uint32_t>>(f);
-  const Vec<uint32_t> sign = x & 0x80000000u;
-  x ^= sign;
-  const Vec<uint32_t> special = x > 0x7f800000u ? (x & 0u) + 0x7e00u : (x & 0u) + 0x7c00u;
-  const Vec<uint32_t> denormal = std::bit_cast<Vec<uint32_t>>(std::bit_cast<Vec<float>>(x) + 0.5f) - 0x3f000000u;
-  const Vec<uint32_t> normal = (x + 0xc8000fffu + ((x >> 13) & 1u)) >> 13;
-  const Vec<uint32_t> out = x >= 0x47800000u ? special : x < 0x38800000u ? denormal : normal;
-  return __builtin_convertvector(out | (sign >> 16), Shorts);
 }
 
 template <class T, class M>

@@ -1,7 +1,6 @@
-// Operators along one axis: softmax and its kin, running sums, extremes with their places, variance, sorting.
+// Operators along one axis: softmax and its kin, running sums, extremes with their places, variance.
 #include <cmath>
 #include <limits>
-#include <numeric>
 
 #include "elements.h"
 #include "rows.h"
@@ -207,9 +206,53 @@ bool beats(C a, C b) {
   }
   return kMax ? a > b : a < b;
 }
+// Of a run: its extreme, then where that is first.
+template <bool kMax, class T>
+LAZYT_INLINE int64_t place_in_run(const T* x, int64_t n) {
+  using C = Compute<T>;
+  C best = widen(x[0]);
+  int nan = 0;
+  if constexpr (kMax) {
+#pragma omp simd reduction(max : best) reduction(| : nan)
+    for (int64_t i = 0; i < n; ++i) {
+      const C v = widen(x[i]);
+      best = v > best ? v : best;
+      nan |= v != v;
+    }
+  } else {
+#pragma omp simd reduction(min : best) reduction(| : nan)
+    for (int64_t i = 0; i < n; ++i) {
+      const C v = widen(x[i]);
+      best = v < best ? v : best;
+      nan |= v != v;
+    }
+  }
+  int64_t i = 0;
+  if (nan)
+    while (widen(x[i]) == widen(x[i])) ++i;
+  else
+    while (widen(x[i]) != best) ++i;
+  return i;
+}
+#define LAZYT_PLACES(T)                                                                              \
+  LAZYT_CLONES int64_t place_of_most(const T* x, int64_t n) { return place_in_run<true>(x, n); } \
+  LAZYT_CLONES int64_t place_of_least(const T* x, int64_t n) { return place_in_run<false>(x, n); }
+LAZYT_PLACES(float)
+LAZYT_PLACES(double)
+LAZYT_PLACES(Half)
+LAZYT_PLACES(BFloat16)
+LAZYT_PLACES(uint8_t)
+LAZYT_PLACES(int8_t)
+LAZYT_PLACES(int16_t)
+LAZYT_PLACES(int32_t)
+LAZYT_PLACES(int64_t)
+#undef LAZYT_PLACES
+
 // The first place of the extreme of a line. REQUIRES: n > 0
 template <bool kMax, class T>
 int64_t place_of_extreme(const T* x, int64_t n, int64_t step) {
+  if constexpr (!std::is_same_v<T, bool>)
+    if (step == 1) return kMax ? place_of_most(x, n) : place_of_least(x, n);
   int64_t place = 0;
   auto best = widen(x[0]);
   for (int64_t i = 1; i < n; ++i) {
@@ -361,143 +404,18 @@ void lower_running_extreme(Builder& b, const lazyt_node_t& node) {
       T* y = frame.at<T>(values);
       int64_t* p = frame.at<int64_t>(places);
       for_lines(frame, lines, 1, [&](const auto& at, int64_t) {
+        if (lines.n == 0) return;
         int64_t place = 0;
+        T taken = x[at[0]];
         for (int64_t i = 0; i < lines.n; ++i) {
-          const auto v = widen(x[at[0] + i * lines.step[0]]), best = widen(x[at[0] + place * lines.step[0]]);
-          if (!beats<kMax>(best, v)) place = i;
-          y[at[1] + i * lines.step[1]] = x[at[0] + place * lines.step[0]];
+          const T v = x[at[0] + i * lines.step[0]];
+          if (!beats<kMax>(widen(taken), widen(v))) taken = v, place = i;
+          y[at[1] + i * lines.step[1]] = taken;
           p[at[1] + i * lines.step[1]] = place;
         }
       });
     });
   });
-}
-
-// ---- sorting
-
-// Sorts one line by (value, place): stable, and NaN counts as the largest.
-template <class T>
-struct Sorter {
-  const T* x;
-  int64_t step;
-  bool descending;
-  bool operator()(int64_t a, int64_t b) const {
-    const auto p = widen(x[a * step]), q = widen(x[b * step]);
-    if (descending ? beats<true>(p, q) : larger(q, p)) return true;
-    if (descending ? beats<true>(q, p) : larger(p, q)) return false;
-    return a < b;
-  }
-  template <class C>
-  static bool larger(C p, C q) {
-    return beats<true>(p, q);
-  }
-};
-
-enum class Sorting { kSort, kTopk, kNth, kMedian };
-
-// sort, topk: the first `count` of the sorted line; kthvalue, median: one of them.
-struct SortPlan {
-  Sorting kind;
-  size_t axis;
-  int64_t k;
-  bool descending;
-};
-
-void lower_sorting(Builder& b, const lazyt_node_t& node, const SortPlan& plan) {
-  const Tensor in = tensor_at(b, b.program.args(node)[0]);
-  const Tensor values = b.make_dense(node.results), places = b.make_dense(node.results + 1);
-  Layout axis_in = in.layout, out;
-  const bool reduces = plan.kind == Sorting::kNth || plan.kind == Sorting::kMedian;
-  size_t axis = plan.axis;
-  Tensor x_in = in;
-  if (reduces) {
-    std::vector<bool> reduced(in.dims().size(), false);
-    if (!reduced.empty()) reduced[plan.axis] = true;
-    x_in = with_last_axis(b, in, reduced);
-    axis = x_in.dims().size() - 1;
-    axis_in = x_in.layout;
-    out = beside_axis(values, axis_in);
-  } else {
-    out = values.layout;
-    if (out.rank()) out.dims[axis] = axis_in.dims[axis];  // only counted
-  }
-  const auto lines = lines_of<2>({axis_in, out}, axis, false);
-  const int64_t n = lines.n, k = plan.k;
-  // One run of places for each line: threads share nothing, whatever their number.
-  const Tensor order = b.scratch(LAZYT_DTYPE_INT64, {lines.count() * n});
-  with_real(in.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    b.add("sort", {x_in.storage}, {values.storage, places.storage, order.storage}, [=](const Frame& frame) {
-      const T* x = frame.at<T>(x_in);
-      T* y = frame.at<T>(values);
-      int64_t *p = frame.at<int64_t>(places), *all = frame.at<int64_t>(order);
-      std::array<const Dims*, 2> strides = {&lines.strides[0], &lines.strides[1]};
-      parallel(frame, lines.count(), lines.count() * n * 8, [&](int64_t begin, int64_t end) {
-        Odometer<2> at(lines.dims, strides, begin);
-        for (int64_t line = begin; line < end; ++line, at.next()) {
-          int64_t* own = all + line * n;
-          std::iota(own, own + n, int64_t{0});
-          const T* from = x + at.offsets[0];
-          const Sorter<T> less{from, lines.step[0], plan.descending};
-          auto put = [&](int64_t to, int64_t place) {
-            y[to] = from[place * lines.step[0]];
-            p[to] = place;
-          };
-          if (plan.kind == Sorting::kSort || plan.kind == Sorting::kTopk) {
-            if (k < n && k * 16 < n) {
-              std::partial_sort(own, own + k, own + n, less);
-            } else {
-              if (k < n && k > 0) std::nth_element(own, own + k - 1, own + n, less);
-              std::sort(own, own + k, less);
-            }
-            for (int64_t i = 0; i < k; ++i) put(at.offsets[1] + i * lines.step[1], own[i]);
-          } else {
-            int64_t nth = k;
-            if constexpr (kIsFloat<T>)
-              if (plan.kind == Sorting::kMedian)  // a NaN is the median
-                for (int64_t i = n; i-- > 0;)
-                  if (widen(from[i * lines.step[0]]) != widen(from[i * lines.step[0]])) nth = n - 1;
-            std::nth_element(own, own + nth, own + n, less);
-            int64_t place = own[nth];
-            if (nth != k)  // the first NaN
-              for (int64_t i = n; i-- > 0;)
-                if (widen(from[i * lines.step[0]]) != widen(from[i * lines.step[0]])) place = i;
-            put(at.offsets[1], place);
-          }
-        }
-      });
-    });
-  });
-}
-
-int64_t length_of(Builder& b, const lazyt_node_t& node, size_t axis) {
-  const Dims dims = b.dims(b.value_of(b.program.args(node)[0]));
-  return dims.empty() ? 1 : dims[axis];
-}
-size_t axis_or_last(const ProgramView& program, const lazyt_node_t& node, uint64_t arg) {
-  const int64_t axis = int_at(program, node, arg);
-  const int64_t rank = static_cast<int64_t>(operand(program, node, 0).rank);
-  return static_cast<size_t>(rank == 0 ? 0 : axis < 0 ? axis + rank : axis);
-}
-template <uint64_t kAxis>
-void lower_sort(Builder& b, const lazyt_node_t& node) {
-  const size_t axis = axis_or_last(b.program, node, kAxis);
-  lower_sorting(b, node, {Sorting::kSort, axis, length_of(b, node, axis), b.bool_of(b.program.args(node)[kAxis + 1])});
-}
-void lower_topk(Builder& b, const lazyt_node_t& node) {
-  const auto args = b.program.args(node);
-  lower_sorting(b, node, {Sorting::kTopk, axis_or_last(b.program, node, 2), b.int_of(args[1]), b.bool_of(args[3])});
-}
-void lower_kthvalue(Builder& b, const lazyt_node_t& node) {
-  lower_sorting(b, node, {Sorting::kNth, axis_or_last(b.program, node, 2), b.int_of(b.program.args(node)[1]) - 1, false});
-}
-void lower_median(Builder& b, const lazyt_node_t& node) {
-  const size_t axis = axis_or_last(b.program, node, 1);
-  lower_sorting(b, node, {Sorting::kMedian, axis, (length_of(b, node, axis) - 1) / 2, false});
-}
-Refusal accept_topk(const ProgramView& program, const lazyt_node_t& node) {
-  if (!is_constant(program, program.args(node)[1])) return refuse_argument("a k that changes from run to run");
-  return accept_real(program, node);
 }
 
 }  // namespace
@@ -523,11 +441,6 @@ void register_softmax(Operators& all) {
   opaque(LAZYT_OP_LOGCUMSUMEXP, accept_floating, lower_running<RunningLogSumExp, true>);
   opaque(LAZYT_OP_CUMMAX, accept_real, lower_running_extreme<true>);
   opaque(LAZYT_OP_CUMMIN, accept_real, lower_running_extreme<false>);
-  opaque(LAZYT_OP_SORT, accept_real, lower_sort<1>);
-  opaque(LAZYT_OP_SORT_STABLE, accept_real, lower_sort<2>);
-  opaque(LAZYT_OP_TOPK, accept_topk, lower_topk);
-  opaque(LAZYT_OP_KTHVALUE, accept_extreme, lower_kthvalue);
-  opaque(LAZYT_OP_MEDIAN_DIM, accept_extreme, lower_median);
 }
 
 }  // namespace lazyt::onednn

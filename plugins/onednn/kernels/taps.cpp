@@ -7,6 +7,7 @@
 #include "channels.h"
 #include "dnnl.h"
 #include "elements.h"
+#include "rows.h"
 
 namespace lazyt::onednn {
 namespace {
@@ -34,17 +35,63 @@ LAZYT_INLINE void add_row(Compute<T>* row, const T* x, Compute<T> weight, int64_
   for (int64_t i = 0; i < n; ++i) row[i] += weight * static_cast<Compute<T>>(x[i]);
 }
 
+// One axis as tables that a loop over results reads side by side: tap k of result o lies at [k * outputs + o]. Results with
+// fewer taps than others take the rest from element `inputs`, which is zero.
+template <class C>
+struct Columns {
+  int64_t taps = 0, outputs = 0;
+  bool padded = false;  // element `inputs` is read
+  bool plain = true;    // all weights are 1
+  std::vector<int32_t> index;
+  std::vector<C> weight, divisor;
+
+  explicit Columns(const Taps& t) : outputs(t.outputs()) {
+    for (int64_t o = 0; o < outputs; ++o) taps = std::max<int64_t>(taps, t.begin[o + 1] - t.begin[o]);
+    index.assign(static_cast<size_t>(taps * outputs), static_cast<int32_t>(t.inputs));
+    weight.assign(index.size(), C(0));
+    for (int64_t o = 0; o < outputs; ++o) {
+      for (int32_t k = t.begin[o]; k < t.begin[o + 1]; ++k) {
+        const auto at = static_cast<size_t>((k - t.begin[o]) * outputs + o);
+        index[at] = t.index[k];
+        weight[at] = static_cast<C>(t.weight[k]);
+      }
+      padded |= t.begin[o + 1] - t.begin[o] != taps;
+      divisor.push_back(t.divisor.empty() ? C(1) : static_cast<C>(t.divisor[o]));
+    }
+    plain = std::all_of(weight.begin(), weight.end(), [](C w) { return w == 1; });
+  }
+};
+
+// Results of a row of single elements, all divided by `all` too.
+template <class C>
+LAZYT_INLINE void combine_single(C* __restrict y, const C* __restrict row, const Columns<C>& c, C all, bool divides) {
+  const int64_t n = c.outputs;
+  const int32_t* __restrict index = c.index.data();
+  const C* __restrict weight = c.weight.data();
+  if (c.plain && c.taps == 1) {
+#pragma omp simd
+    for (int64_t o = 0; o < n; ++o) y[o] = row[index[o]];
+  } else {
+#pragma omp simd
+    for (int64_t o = 0; o < n; ++o) y[o] = 0;
+    for (int64_t k = 0; k < c.taps; ++k, index += n, weight += n)
+#pragma omp simd
+      for (int64_t o = 0; o < n; ++o) y[o] += weight[o] * row[index[o]];
+  }
+  if (!divides) return;
+  const C* __restrict divisor = c.divisor.data();
+#pragma omp simd
+  for (int64_t o = 0; o < n; ++o) y[o] = y[o] / (all * divisor[o]);
+}
+LAZYT_CLONES void combine_single_of(float* y, const float* row, const Columns<float>& c, float all, bool divides) { combine_single(y, row, c, all, divides); }
+LAZYT_CLONES void combine_single_of(double* y, const double* row, const Columns<double>& c, double all, bool divides) { combine_single(y, row, c, all, divides); }
+
+// Results of a row of `inner` elements side by side.
 template <class T>
 LAZYT_INLINE void combine(T* y, const Compute<T>* row, const Taps& w, int64_t inner, Compute<T> divisor) {
   for (int64_t o = 0; o < w.outputs(); ++o) {
     const Compute<T> d = w.divisor.empty() ? divisor : divisor * static_cast<Compute<T>>(w.divisor[o]);
     const int32_t first = w.begin[o], last = w.begin[o + 1];
-    if (inner == 1) {
-      Compute<T> sum = 0;
-      for (int32_t t = first; t < last; ++t) sum += static_cast<Compute<T>>(w.weight[t]) * row[w.index[t]];
-      y[o] = static_cast<T>(sum / d);
-      continue;
-    }
     for (int64_t c0 = 0; c0 < inner; c0 += 64) {
       Compute<T> sums[64] = {};
       const int64_t n = std::min<int64_t>(64, inner - c0);
@@ -134,14 +181,24 @@ LAZYT_ROWS(Half)
 LAZYT_ROWS(BFloat16)
 #undef LAZYT_ROWS
 
-// Calls f(volume, d, h) for every row of results, in parallel.
+// Calls f(volume, d, h, first) for every row of results, in parallel; first: the thread made no row before this one.
 template <class F>
 void for_each_row(int threads, int64_t outer, const Axes& axes, int64_t work_per_row, F&& f) {
-  const int64_t depth = axes[0].outputs(), height = axes[1].outputs();
-#pragma omp parallel for collapse(3) num_threads(threads) if (threads > 1 && outer * depth * height * work_per_row > 1 << 15)
-  for (int64_t n = 0; n < outer; ++n)
-    for (int64_t d = 0; d < depth; ++d)
-      for (int64_t h = 0; h < height; ++h) f(n, d, h);
+  const int64_t depth = axes[0].outputs(), height = axes[1].outputs(), rows = outer * depth * height;
+  const int used = rows * work_per_row > 1 << 15 ? static_cast<int>(std::min<int64_t>(threads, rows)) : 1;
+#pragma omp parallel for num_threads(used) if (used > 1) schedule(static, 1)
+  for (int t = 0; t < used; ++t) {
+    const int64_t begin = rows * t / used, end = rows * (t + 1) / used;
+    for (int64_t r = begin; r < end; ++r) f(r / height / depth, r / height % depth, r % height, r == begin);
+  }
+}
+// Whether result o of an axis is made as result o - 1 is.
+bool repeats(const Taps& t, int64_t o) {
+  if (o == 0) return false;
+  const int32_t a = t.begin[o - 1], b = t.begin[o], n = t.begin[o + 1] - b;
+  if (b - a != n || (!t.divisor.empty() && t.divisor[o] != t.divisor[o - 1])) return false;
+  return std::equal(t.index.begin() + a, t.index.begin() + b, t.index.begin() + b) &&
+         std::equal(t.weight.begin() + a, t.weight.begin() + b, t.weight.begin() + b);
 }
 
 }  // namespace
@@ -183,23 +240,51 @@ Volumes make_volumes(Builder& b, uint32_t v, size_t axes, bool last) {
 
 void add_resample(Builder& b, const char* name, const Volumes& x, const Volumes& y, Axes axes) {
   if (y.tensor.count() == 0) return;
-  const int64_t inner = x.inner(), row = axes[2].inputs * inner;
-  const PerThread rows = per_thread(b, static_cast<uint64_t>(row) * sizeof(double));
-  b.add(name, {x.tensor.storage}, {y.tensor.storage, rows.tensor.storage}, [=, axes = std::move(axes), outer = x.outer()](const Frame& frame) {
-    with_floating(y.tensor.dtype, [&](auto tag) {
-      using T = typename decltype(tag)::type;
+  const int64_t inner = x.inner(), row = axes[2].inputs * inner, made = axes[2].outputs() * inner;
+  const PerThread rows = per_thread(b, static_cast<uint64_t>(row + 1 + made) * sizeof(double));
+  with_floating(y.tensor.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using C = Compute<T>;
+    Columns<C> columns(axes[2]);
+    b.add(name, {x.tensor.storage}, {y.tensor.storage, rows.tensor.storage},
+          [=, axes = std::move(axes), columns = std::move(columns), outer = x.outer()](const Frame& frame) {
       const T* from = frame.at<T>(x.tensor);
       T* to = frame.at<T>(y.tensor);
       const auto& [ad, ah, aw] = axes;
-      for_each_row(std::min(frame.threads, rows.threads), outer, axes, row, [&](int64_t n, int64_t d, int64_t h) {
-        auto* sums = reinterpret_cast<Compute<T>*>(rows.mine(frame));
-        std::fill_n(sums, row, Compute<T>(0));
-        for (int32_t i = ad.begin[d]; i < ad.begin[d + 1]; ++i)
-          for (int32_t j = ah.begin[h]; j < ah.begin[h + 1]; ++j)
-            add_row_of(sums, from + ((n * ad.inputs + ad.index[i]) * ah.inputs + ah.index[j]) * row,
-                       static_cast<Compute<T>>(ad.weight[i] * ah.weight[j]), row);
+      const RowKernels<T>& kernels = lazyt::onednn::rows().of<T>();
+      for_each_row(std::min(frame.threads, rows.threads), outer, axes, row + made, [&](int64_t n, int64_t d, int64_t h, bool first) {
+        T* out = to + ((n * ad.outputs() + d) * ah.outputs() + h) * made;
+        if (!first && repeats(ah, h)) {
+          std::copy_n(out - made, made, out);
+          return;
+        }
+        C* sums = reinterpret_cast<C*>(rows.mine(frame));
+        C* results = sums + row + 1;
+        const int64_t taps = (ad.begin[d + 1] - ad.begin[d]) * (ah.begin[h + 1] - ah.begin[h]);
+        auto line = [&](int32_t i, int32_t j) { return from + ((n * ad.inputs + ad.index[i]) * ah.inputs + ah.index[j]) * row; };
+        auto weight = [&](int32_t i, int32_t j) { return static_cast<C>(ad.weight[i] * ah.weight[j]); };
+        const C* added = sums;
+        constexpr bool as_it_lies = std::is_same_v<C, T>;
+        if (taps == 1 && weight(ad.begin[d], ah.begin[h]) == 1 && !(as_it_lies && columns.padded)) {
+          if constexpr (as_it_lies)
+            added = line(ad.begin[d], ah.begin[h]);
+          else
+            kernels.load(sums, line(ad.begin[d], ah.begin[h]), row);
+        } else {
+          std::fill_n(sums, row, C(0));
+          for (int32_t i = ad.begin[d]; i < ad.begin[d + 1]; ++i)
+            for (int32_t j = ah.begin[h]; j < ah.begin[h + 1]; ++j) add_row_of(sums, line(i, j), weight(i, j), row);
+        }
+        sums[row] = 0;
         const double divisor = (ad.divisor.empty() ? 1 : ad.divisor[d]) * (ah.divisor.empty() ? 1 : ah.divisor[h]);
-        combine_of(to + ((n * ad.outputs() + d) * ah.outputs() + h) * aw.outputs() * inner, sums, aw, inner, static_cast<Compute<T>>(divisor));
+        if (inner > 1) return combine_of(out, added, aw, inner, static_cast<C>(divisor));
+        const bool divides = divisor != 1 || !aw.divisor.empty();
+        if constexpr (as_it_lies) {
+          combine_single_of(out, added, columns, static_cast<C>(divisor), divides);
+        } else {
+          combine_single_of(results, added, columns, static_cast<C>(divisor), divides);
+          kernels.store(out, results, made);
+        }
       });
     });
   });
@@ -217,7 +302,7 @@ void add_max_pool(Builder& b, const Volumes& x, const Volumes& y, const Volumes&
       T* to = frame.at<T>(y.tensor);
       auto* named = frame.at<int64_t>(index.tensor);
       const auto& [ad, ah, aw] = axes;
-      for_each_row(std::min(frame.threads, rows.threads), outer, axes, row, [&](int64_t n, int64_t d, int64_t h) {
+      for_each_row(std::min(frame.threads, rows.threads), outer, axes, row, [&](int64_t n, int64_t d, int64_t h, bool) {
         auto* best = reinterpret_cast<Compute<T>*>(rows.mine(frame));
         auto* which = reinterpret_cast<int32_t*>(best + row);
         bool first = true;
@@ -226,7 +311,7 @@ void add_max_pool(Builder& b, const Volumes& x, const Volumes& y, const Volumes&
             const auto at = static_cast<int32_t>(ad.index[i] * ah.inputs + ah.index[j]);
             const T* line = from + (n * ad.inputs * ah.inputs + at) * row;
             if (first) {
-              for (int64_t k = 0; k < row; ++k) best[k] = static_cast<Compute<T>>(line[k]);
+              lazyt::onednn::rows().of<T>().load(best, line, row);
               std::fill_n(which, row, at);
             } else {
               max_row_of(best, which, line, at, row);
@@ -265,7 +350,7 @@ void add_scattered(Builder& b, const Volumes& y, const Volumes& index, const Vol
         std::fill_n(sums, to_plane, C(0));
         for (int64_t k = n * from_plane; k < (n + 1) * from_plane; ++k) sums[named[k]] += static_cast<C>(from[k]);
         if constexpr (!std::is_same_v<T, C>)
-          for (int64_t k = 0; k < to_plane; ++k) to[n * to_plane + k] = static_cast<T>(sums[k]);
+          rows().of<T>().store(to + n * to_plane, sums, to_plane);
       }
     });
   });
@@ -285,7 +370,7 @@ void add_max_pool_backward(Builder& b, const Volumes& y, const Volumes& index, c
       const auto* named = frame.at<int64_t>(index.tensor);
       T* to = frame.at<T>(x.tensor);
       const auto& [bd, bh, bw] = back;
-      for_each_row(std::min(frame.threads, rows.threads), outer, back, row, [&](int64_t n, int64_t d, int64_t h) {
+      for_each_row(std::min(frame.threads, rows.threads), outer, back, row, [&](int64_t n, int64_t d, int64_t h, bool) {
         auto* sums = reinterpret_cast<Compute<T>*>(rows.mine(frame));
         std::fill_n(sums, row, Compute<T>(0));
         const int64_t base = (d * bh.outputs() + h) * bw.outputs();
@@ -296,7 +381,7 @@ void add_max_pool_backward(Builder& b, const Volumes& y, const Volumes& index, c
           }
         }
         T* line = to + ((n * bd.outputs() + d) * bh.outputs() + h) * row;
-        for (int64_t k = 0; k < row; ++k) line[k] = static_cast<T>(sums[k]);
+        lazyt::onednn::rows().of<T>().store(line, sums, row);
       });
     });
   });

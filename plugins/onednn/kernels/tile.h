@@ -55,6 +55,8 @@ enum class Op : uint8_t {
   kCeil,
   kRound,
   kTrunc,
+  kRoundBf16,
+  kRoundF16,  // to what the dtype can hold
   kCount
 };
 
@@ -69,18 +71,21 @@ struct Instruction {
   uint16_t a, b;
 };
 
-// What an operand is, as far as code for it differs. Of two operands: A's form + 2 * B's, kNumber or not.
+// What an operand is, as far as code for it differs. Of two operands: A's form + 2 * B's, kNumber or not; halves are
+// operands of instructions of one operand only, and kStore rounds to them.
 enum Form : uint8_t {
   kAnyForm,  // memory, or a tile
   kNumber,   // one number, as often as a tile has elements
   kRunning,  // memory, fetched ahead
+  kBf16,     // memory of halves, fetched ahead
+  kF16,
   kForms
 };
-constexpr int kFormsOfTwo = 4;
+static_assert(kForms >= 4, "forms of two operands");
 
 struct Machine {
   int tile;  // elements
-  const void* functions[static_cast<int>(Op::kCount)][kFormsOfTwo];
+  const void* functions[static_cast<int>(Op::kCount)][kForms];
   // Runs the code (ended by kEnd) for tiles at 0, tile, 2 * tile, ... below n. n is a multiple of the tile.
   void (*run)(const Instruction* code, const Operand* operands, int64_t n);
 };

@@ -111,11 +111,11 @@ class Compiler {
     for (uint16_t r = 0; r < s_.registers.size(); ++r) {
       const Source::Register& reg = s_.registers[r];
       if (!reg.made_outside) continue;
-      const uint16_t memory = operand({false, r, reg.running, false});
-      if (reg.type == Type::kF32) {
+      const uint16_t memory = operand({false, r, reg.running, false, reg.half});
+      if (reg.type == Type::kF32 && (reg.half == kAnyForm || !one_of_two(r))) {
         where_[r] = memory;
       } else if (uses_[r]) {
-        add(Op::kLoadU8, memory);
+        add(reg.type == Type::kF32 ? Op::kLoad : Op::kLoadU8, memory);
         spill(r);
       }
     }
@@ -139,9 +139,15 @@ class Compiler {
     if (op == Op::kFma || op == Op::kFmaAdd || op == Op::kSelect)
       form = (is_number(a) ? 1 : 0) + (is_number(b) ? 2 : 0);
     else if (a < out_.operands.size())
-      form = is_number(a) ? kNumber : out_.operands[a].running ? kRunning : kAnyForm;
+      form = is_number(a) ? kNumber : out_.operands[a].half != kAnyForm ? out_.operands[a].half : out_.operands[a].running ? kRunning : kAnyForm;
     const auto& forms = machine().functions[static_cast<int>(op)];
     out_.code.push_back({forms[form] ? forms[form] : forms[kAnyForm], a, b});
+  }
+  // Whether some instruction reads r beside another operand.
+  bool one_of_two(uint16_t r) const {
+    return std::any_of(s_.code.begin(), s_.code.end(), [r](const Source::Instruction& i) {
+      return i.kind == Source::Kind::kOp && i.c != kNone && (i.a == r || i.b == r || i.c == r);
+    });
   }
   bool is_number(uint16_t o) const { return !out_.operands[o].scratch && !out_.operands[o].running; }
   // The running value, register r, also in a scratch tile.
@@ -164,7 +170,14 @@ class Compiler {
   bool in_memory(uint16_t r) const { return where_[r] != kNone; }
 
   bool instruction(const Source::Instruction& i) {
-    if (i.kind == Source::Kind::kOther) return false;
+    if (i.kind == Source::Kind::kRoundBf16 || i.kind == Source::Kind::kRoundF16) {
+      const bool to_bf16 = i.kind == Source::Kind::kRoundBf16;
+      const Source::Register& out = s_.registers[i.out];
+      hold(i.a);
+      const bool store_rounds = out.kept && out.half == (to_bf16 ? kBf16 : kF16) && uses_[i.out] == 0;
+      if (!store_rounds) add(to_bf16 ? Op::kRoundBf16 : Op::kRoundF16);
+      return true;
+    }
     const bool boolean = s_.registers[i.a].type == Type::kBool;
     if (i.kind == Source::Kind::kCast) {
       hold(i.a);
@@ -233,9 +246,9 @@ class Compiler {
     const Source::Register& reg = s_.registers[i.out];
     const bool next_only = last_[i.out] == k + 1 && k + 1 < s_.code.size() && takes(s_.code[k + 1], i.out);
     if (reg.kept) {
-      const uint16_t memory = operand({false, i.out, true, true});
+      const uint16_t memory = operand({false, i.out, true, true, reg.half});
       add(reg.type == Type::kBool ? Op::kStoreU8 : Op::kStore, memory);
-      if (reg.type == Type::kF32) where_[i.out] = memory;
+      if (reg.type == Type::kF32 && reg.half == kAnyForm) where_[i.out] = memory;
     }
     if (uses_[i.out] && !next_only && !in_memory(i.out)) spill(i.out);
     // Tiles of registers whose last reader this was.

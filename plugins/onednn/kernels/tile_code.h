@@ -13,7 +13,7 @@ inline constexpr uint16_t kNone = UINT16_MAX;
 
 // What the code is made from: the vector machine's view of a kernel.
 struct Source {
-  enum class Kind : uint8_t { kOp, kCast, kOther };
+  enum class Kind : uint8_t { kOp, kCast, kRoundBf16, kRoundF16 };
   struct Instruction {
     Kind kind;
     vm::Op op;
@@ -24,6 +24,7 @@ struct Source {
     bool made_outside;  // a load, a number: in memory before the code runs
     bool running;       // of those: an element for each index, not one for all
     bool kept;          // wanted in memory after the code ran: a result
+    Form half = kAnyForm;  // kBf16, kF16: how an f32 register lies in memory
   };
   std::vector<Instruction> code;
   std::vector<Register> registers;
@@ -35,6 +36,7 @@ struct Code {
     uint16_t index;
     bool running;
     bool written;
+    Form half = kAnyForm;
   };
   std::vector<Instruction> code;
   std::vector<Operand> operands;

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "halves.h"
 #include "tile.h"
 #include "vm_math.h"
 
@@ -28,6 +29,11 @@ void store(float* p, V v) { std::memcpy(p, &v, sizeof v); }
 V truth(VI c) { return c ? V{} + 1.0f : V{}; }
 
 const float* at(const Operand& o, int64_t i) { return static_cast<const float*>(o.base) + (i & o.mask); }
+template <Form form>
+auto* at(const Operand& o, int64_t i) {
+  using E = std::conditional_t<form == kBf16, BFloat16, std::conditional_t<form == kF16, Half, float>>;
+  return static_cast<E*>(o.base) + (i & o.mask);
+}
 
 template <Op op>
 V apply(V x) {
@@ -52,6 +58,8 @@ V apply(V x) {
   if constexpr (op == Op::kCeil) return L::ceil(x);
   if constexpr (op == Op::kRound) return L::nearest(x);
   if constexpr (op == Op::kTrunc) return L::trunc(x);
+  if constexpr (op == Op::kRoundBf16) return vm::round_to(x, BFloat16{});
+  if constexpr (op == Op::kRoundF16) return vm::round_to(x, Half{});
 }
 
 template <Op op>
@@ -91,16 +99,23 @@ void run_end(ARGUMENTS) {
 // Tiles ahead that a running operand is fetched: what the CPU foresees itself ends at its reorder buffer.
 constexpr int kAhead = 2;
 
-template <Form form>
-V operand(const float* a, int k) {
+template <Form form, class E>
+V operand(const E* a, int k) {
   if constexpr (form == kNumber) return V{} + a[0];
-  if constexpr (form == kRunning) __builtin_prefetch(a + kAhead * kTile + k * kWidth);
-  return load(a + k * kWidth);
+  if constexpr (sizeof(E) == 2) {
+    __builtin_prefetch(a + kAhead * kTile + k * kWidth);
+    vm::Shorts bits;
+    std::memcpy(&bits, a + k * kWidth, sizeof bits);
+    return vm::to_float(bits, E{});
+  } else {
+    if constexpr (form == kRunning) __builtin_prefetch(a + kAhead * kTile + k * kWidth);
+    return load(a + k * kWidth);
+  }
 }
 
 template <Form form>
 void run_load(ARGUMENTS) {
-  const float* a = at(in[ip->a], i);
+  const auto* a = at<form>(in[ip->a], i);
 #define STEP(k)               \
   v##k = operand<form>(a, k); \
   IN_ORDER;
@@ -125,6 +140,19 @@ void run_store(ARGUMENTS) {
 #undef STEP
   NEXT;
 }
+template <Form form>
+void run_store_half(ARGUMENTS) {
+  auto* a = at<form>(in[ip->a], i);
+#define STEP(k)                                        \
+  {                                                    \
+    const vm::Shorts bits = vm::to_bits(v##k, *a);     \
+    std::memcpy(a + k * kWidth, &bits, sizeof bits);   \
+    IN_ORDER;                                          \
+  }
+  EACH(STEP)
+#undef STEP
+  NEXT;
+}
 void run_store_u8(ARGUMENTS) {
   uint8_t* a = static_cast<uint8_t*>(in[ip->a].base) + (i & in[ip->a].mask);
 #define STEP(k) \
@@ -142,7 +170,7 @@ void run_unary(ARGUMENTS) {
 }
 template <Op op, Form form>
 void run_binary(ARGUMENTS) {
-  const float* a = at(in[ip->a], i);
+  const auto* a = at<form>(in[ip->a], i);
 #define STEP(k)                                     \
   v##k = apply<op>(v##k, operand<form>(a, k));      \
   if constexpr (form != kNumber) IN_ORDER;
@@ -181,13 +209,19 @@ Machine make() {
   set(Op::kLoad, run_load<kAnyForm>);
   set(Op::kLoad, run_load<kNumber>, kNumber);
   set(Op::kLoad, run_load<kRunning>, kRunning);
+  set(Op::kLoad, run_load<kBf16>, kBf16);
+  set(Op::kLoad, run_load<kF16>, kF16);
   set(Op::kLoadU8, run_load_u8);
   set(Op::kStore, run_store);
+  set(Op::kStore, run_store_half<kBf16>, kBf16);
+  set(Op::kStore, run_store_half<kF16>, kF16);
   set(Op::kStoreU8, run_store_u8);
 #define BINARY(op)                                  \
-  set(Op::op, run_binary<Op::op, kAnyForm>);        \
-  set(Op::op, run_binary<Op::op, kNumber>, kNumber); \
-  set(Op::op, run_binary<Op::op, kRunning>, kRunning);
+  set(Op::op, run_binary<Op::op, kAnyForm>);             \
+  set(Op::op, run_binary<Op::op, kNumber>, kNumber);    \
+  set(Op::op, run_binary<Op::op, kRunning>, kRunning);  \
+  set(Op::op, run_binary<Op::op, kBf16>, kBf16);        \
+  set(Op::op, run_binary<Op::op, kF16>, kF16);
 #define UNARY(op) set(Op::op, run_unary<Op::op>);
 #define TERNARY(op)                  \
   set(Op::op, run_ternary<Op::op, 0>, 0); \
@@ -200,7 +234,7 @@ Machine make() {
           TERNARY(kSelect) UNARY(kSquare) UNARY(kNeg) UNARY(kAbs) UNARY(kSqrt) UNARY(kRsqrt)
               UNARY(kReciprocal) UNARY(kExp) UNARY(kExpm1) UNARY(kLog) UNARY(kLog1p) UNARY(kTanh)
                   UNARY(kSigmoid) UNARY(kErf) UNARY(kSign) UNARY(kNot) UNARY(kIsNan) UNARY(kToBool)
-                      UNARY(kFloor) UNARY(kCeil) UNARY(kRound) UNARY(kTrunc) return m;
+                      UNARY(kFloor) UNARY(kCeil) UNARY(kRound) UNARY(kTrunc) UNARY(kRoundBf16) UNARY(kRoundF16) return m;
 }
 
 }  // namespace

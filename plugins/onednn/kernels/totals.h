@@ -73,22 +73,50 @@ struct Reducer {
   static void row(Total& total, const void* in, int n) {
     auto* p = static_cast<const T*>(in);
     Acc acc = of(total);
-    Lane lanes[kLanes];
+    [[maybe_unused]] Lane lanes[kLanes];
     int i = 0;
-    if constexpr (kExtreme && kFloat) {  // a comparison and a choice by vectors: the compiler makes none of join
+    if constexpr (kExtreme && kFloat) {  // comparisons and choices by vectors: the compiler makes none of join
       using W = typename Vector<T>::type;
-      constexpr int kWide = Vector<T>::lanes;
+      constexpr int kWide = Vector<T>::lanes, kAtOnce = 4;
       if (n >= kWide) {
-        W best, v, wrong;
-        std::memcpy(&best, p, sizeof best);
-        wrong = best;
-        for (i = kWide; i + kWide <= n; i += kWide) {
+        auto larger = [](W a, W b) { return kind == ReduceKind::kMax ? (a > b ? a : b) : (a < b ? a : b); };
+        W best[kAtOnce], v;
+        std::memcpy(&v, p, sizeof v);
+        auto wrong = v != v;
+        for (W& b : best) b = v;
+        for (i = kWide; i + kAtOnce * kWide <= n; i += kAtOnce * kWide)
+          for (int k = 0; k < kAtOnce; ++k) {
+            std::memcpy(&v, p + i + k * kWide, sizeof v);
+            best[k] = larger(v, best[k]);
+            wrong |= v != v;
+          }
+        for (; i + kWide <= n; i += kWide) {
           std::memcpy(&v, p + i, sizeof v);
-          best = kind == ReduceKind::kMax ? (v > best ? v : best) : (v < best ? v : best);
-          wrong = v != v ? v : wrong;
+          best[0] = larger(v, best[0]);
+          wrong |= v != v;
         }
-        for (int j = 0; j < kWide; ++j) acc = join<Acc>(acc, static_cast<Acc>(wrong[j] != wrong[j] ? wrong[j] : best[j]));
+        const W all = larger(larger(best[0], best[1]), larger(best[2], best[3]));
+        T most = all[0];
+        bool nan = wrong[0];
+        for (int j = 1; j < kWide; ++j) {
+          most = kind == ReduceKind::kMax ? (all[j] > most ? all[j] : most) : (all[j] < most ? all[j] : most);
+          nan |= wrong[j] != 0;
+        }
+        acc = join<Acc>(acc, nan ? std::numeric_limits<Acc>::quiet_NaN() : static_cast<Acc>(most));
       }
+    } else if constexpr (kind == ReduceKind::kProd && std::is_same_v<T, float>) {
+      using D = typename Vector<double>::type;
+      using F = float __attribute__((vector_size(sizeof(D) / 2)));
+      constexpr int kWide = Vector<double>::lanes, kAtOnce = 4;
+      D products[kAtOnce] = {D{} + 1.0, D{} + 1.0, D{} + 1.0, D{} + 1.0};
+      for (; i + kAtOnce * kWide <= n; i += kAtOnce * kWide)
+        for (int k = 0; k < kAtOnce; ++k) {
+          F v;
+          std::memcpy(&v, p + i + k * kWide, sizeof v);
+          products[k] *= __builtin_convertvector(v, D);
+        }
+      const D all = (products[0] * products[1]) * (products[2] * products[3]);
+      for (int j = 0; j < kWide; ++j) acc *= all[j];
     } else if (n >= kLanes) {
       for (int j = 0; j < kLanes; ++j) lanes[j] = lift<Lane>(p[j]);
       for (i = kLanes; i + kLanes <= n; i += kLanes)

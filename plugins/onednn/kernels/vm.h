@@ -50,6 +50,7 @@ struct Table {
   Convert round_f16, round_bf16;                         // f32 to f32
   ReduceFunctions totals[static_cast<int>(Type::kCount)][static_cast<int>(ReduceKind::kCount)];
   void (*add_columns_f32)(float* sums, const float* in, int n);  // sums[i] += in[i]
+  void (*iota)(int64_t* out, int64_t first, int64_t step, int n);  // out[i] = first + i * step
   // n words from counter `first` of the stream: words 4 * j .. 4 * j + 3 belong to counter + j. n % 4 == 0.
   void (*philox)(uint64_t seed, uint64_t counter, uint32_t* words, int n);
   // n normal numbers from n words, by pairs (PRG-7). n <= kBlock; for an odd n there is a word more.

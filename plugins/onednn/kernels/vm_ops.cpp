@@ -440,6 +440,9 @@ void round_f16(void* out, const void* in, int n) {
   store_f16(half, in, n);
   load_f16(out, half, n);
 }
+void iota(int64_t* out, int64_t first, int64_t step, int n) {
+  for (int i = 0; i < n; ++i) out[i] = first + i * step;
+}
 void add_columns_f32(float* sums, const float* in, int n) {
 #pragma GCC ivdep
   for (int i = 0; i < n; ++i) sums[i] += in[i];
@@ -590,6 +593,7 @@ Table make() {
   fill_vector_functions<double>(t);
   t.load_f16 = load_f16, t.store_f16 = store_f16, t.load_bf16 = load_bf16, t.store_bf16 = store_bf16;
   t.round_f16 = round_f16, t.round_bf16 = round_bf16;
+  t.iota = iota;
   t.add_columns_f32 = add_columns_f32;
   t.philox = philox;
   t.normal_f32 = normal_f32;

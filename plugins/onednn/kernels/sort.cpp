@@ -1,0 +1,218 @@
+// Sorting along one axis: sort, topk, kthvalue, median. Elements become integers of the same order, beside their places.
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "elements.h"
+
+namespace lazyt::onednn {
+namespace {
+
+Refusal accept_real(const ProgramView& program, const lazyt_node_t& node) {
+  if (!all_tensors(program, node, is_real)) return refuse_dtype(operand(program, node, 0).dtype);
+  return accepted();
+}
+Refusal accept_some(const ProgramView& program, const lazyt_node_t& node) {
+  if (toolkit::count_of(program.dims(operand(program, node, 0))) == 0) return refuse_argument("an empty operand");
+  return accept_real(program, node);
+}
+Refusal accept_topk(const ProgramView& program, const lazyt_node_t& node) {
+  if (!is_constant(program, program.args(node)[1])) return refuse_argument("a k that changes from run to run");
+  return accept_real(program, node);
+}
+
+// As unsigned integers, in the same order: zeros are equal, NaN is the largest.
+template <class T>
+auto key_of(T x) {
+  using C = Compute<T>;
+  const C v = widen(x);
+  if constexpr (std::is_floating_point_v<C>) {
+    using U = std::conditional_t<sizeof(C) == 8, uint64_t, uint32_t>;
+    constexpr U sign = U(1) << (sizeof(U) * 8 - 1);
+    if (v != v) return ~U(0);
+    const U bits = std::bit_cast<U>(v == 0 ? C(0) : v);
+    return static_cast<U>(bits & sign ? ~bits : bits | sign);
+  } else if constexpr (sizeof(T) == 8) {
+    return static_cast<uint64_t>(v) ^ (UINT64_C(1) << 63);
+  } else {
+    return static_cast<uint32_t>(static_cast<int32_t>(v)) ^ (UINT32_C(1) << 31);
+  }
+}
+
+// Compared by (key, place), so that any sort is stable.
+struct Narrow {  // lines of less than 2^32 elements
+  using Key = uint32_t;
+  uint64_t both;
+  static Narrow of(uint32_t key, int64_t place) { return {static_cast<uint64_t>(key) << 32 | static_cast<uint64_t>(place)}; }
+  Key key() const { return static_cast<uint32_t>(both >> 32); }
+  int64_t place() const { return static_cast<int64_t>(both & 0xffffffffu); }
+  bool operator<(const Narrow& other) const { return both < other.both; }
+};
+struct Wide {
+  using Key = uint64_t;
+  uint64_t value;
+  int64_t at;
+  static Wide of(uint64_t key, int64_t place) { return {key, place}; }
+  Key key() const { return value; }
+  int64_t place() const { return at; }
+  bool operator<(const Wide& other) const { return value != other.value ? value < other.value : at < other.at; }
+};
+
+// Byte by byte from the lowest, keeping the order of equals; a byte that is the same everywhere is passed over.
+template <class E>
+void radix_sort(E* x, E* other, int64_t n) {
+  constexpr int bytes = sizeof(typename E::Key);
+  uint32_t counts[bytes][256] = {};
+  for (int64_t i = 0; i < n; ++i)
+    for (int b = 0; b < bytes; ++b) ++counts[b][x[i].key() >> (8 * b) & 0xff];
+  E* from = x;
+  E* to = other;
+  for (int b = 0; b < bytes; ++b) {
+    uint32_t* count = counts[b];
+    if (count[from[0].key() >> (8 * b) & 0xff] == n) continue;
+    uint32_t sum = 0;
+    for (int d = 0; d < 256; ++d) sum += std::exchange(count[d], sum);
+    for (int64_t i = 0; i < n; ++i) to[count[from[i].key() >> (8 * b) & 0xff]++] = from[i];
+    std::swap(from, to);
+  }
+  if (from != x) std::copy_n(from, n, x);
+}
+
+enum class Sorting { kSort, kTopk, kNth, kMedian };
+
+// sort, topk: the first `count` of the sorted line; kthvalue, median: one of them.
+struct SortPlan {
+  Sorting kind;
+  size_t axis;
+  int64_t k;
+  bool descending;
+};
+
+// The first k of all, in order, at the front. A few are kept sorted while the line goes by.
+template <class E>
+void first_of(E* x, E* other, int64_t n, int64_t k) {
+  constexpr int64_t kFew = 32, kRadix = 128;
+  if (k == 0) return;
+  if (k <= kFew && k * 4 <= n) {
+    std::sort(x, x + k);
+    for (int64_t i = k; i < n; ++i) {
+      const E e = x[i];
+      if (!(e < x[k - 1])) continue;
+      int64_t to = k - 1;
+      for (; to > 0 && e < x[to - 1]; --to) x[to] = x[to - 1];
+      x[to] = e;
+    }
+    return;
+  }
+  if (k == n && n >= kRadix && n < INT32_MAX) return radix_sort(x, other, n);
+  if (k < n) std::nth_element(x, x + k - 1, x + n);
+  std::sort(x, x + k);
+}
+
+template <class E, class T>
+void sort_lines(const Frame& frame, const SortPlan& plan, const Lines<2>& lines, const T* x, T* y, int64_t* p, E* all) {
+  const int64_t n = lines.n, k = plan.k;
+  std::array<const Dims*, 2> strides = {&lines.strides[0], &lines.strides[1]};
+  parallel(frame, lines.count(), lines.count() * n * 8, [&](int64_t begin, int64_t end) {
+    Odometer<2> at(lines.dims, strides, begin);
+    for (int64_t line = begin; line < end; ++line, at.next()) {
+      E* own = all + line * n * 2;
+      const T* from = x + at.offsets[0];
+      int64_t first_nan = n;
+      for (int64_t i = n; i-- > 0;) {
+        const T v = from[i * lines.step[0]];
+        if (widen(v) != widen(v)) first_nan = i;
+        const auto key = key_of(v);
+        own[i] = E::of(plan.descending ? ~key : key, i);
+      }
+      auto put = [&](int64_t to, int64_t place) {
+        y[to] = from[place * lines.step[0]];
+        p[to] = place;
+      };
+      if (plan.kind == Sorting::kSort || plan.kind == Sorting::kTopk) {
+        first_of(own, own + n, n, k);
+        for (int64_t i = 0; i < k; ++i) put(at.offsets[1] + i * lines.step[1], own[i].place());
+      } else if (plan.kind == Sorting::kMedian && first_nan < n) {  // a NaN is the median
+        put(at.offsets[1], first_nan);
+      } else {
+        std::nth_element(own, own + k, own + n);
+        put(at.offsets[1], own[k].place());
+      }
+    }
+  });
+}
+
+void lower_sorting(Builder& b, const lazyt_node_t& node, const SortPlan& plan) {
+  const Tensor in = tensor_at(b, b.program.args(node)[0]);
+  const Tensor values = b.make_dense(node.results), places = b.make_dense(node.results + 1);
+  Layout axis_in = in.layout, out;
+  const bool reduces = plan.kind == Sorting::kNth || plan.kind == Sorting::kMedian;
+  size_t axis = plan.axis;
+  Tensor x_in = in;
+  if (reduces) {
+    std::vector<bool> reduced(in.dims().size(), false);
+    if (!reduced.empty()) reduced[plan.axis] = true;
+    x_in = with_last_axis(b, in, reduced);
+    axis = x_in.dims().size() - 1;
+    axis_in = x_in.layout;
+    out = beside_axis(values, axis_in);
+  } else {
+    out = values.layout;
+    if (out.rank()) out.dims[axis] = axis_in.dims[axis];  // only counted
+  }
+  const auto lines = lines_of<2>({axis_in, out}, axis, false);
+  // Each line has room of its own, and as much again: threads share nothing, whatever their number.
+  const bool wide = in.element() == 8 || lines.n > UINT32_MAX;
+  const Tensor order = b.scratch(LAZYT_DTYPE_INT64, {lines.count() * lines.n * 2 * (wide ? 2 : 1)});
+  with_real(in.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    b.add("sort", {x_in.storage}, {values.storage, places.storage, order.storage}, [=](const Frame& frame) {
+      const T* x = frame.at<T>(x_in);
+      T* y = frame.at<T>(values);
+      int64_t* p = frame.at<int64_t>(places);
+      std::byte* all = frame.at<std::byte>(order);
+      if constexpr (sizeof(T) < 8)
+        if (!wide) return sort_lines(frame, plan, lines, x, y, p, reinterpret_cast<Narrow*>(all));
+      sort_lines(frame, plan, lines, x, y, p, reinterpret_cast<Wide*>(all));
+    });
+  });
+}
+
+int64_t length_of(Builder& b, const lazyt_node_t& node, size_t axis) {
+  const Dims dims = b.dims(b.value_of(b.program.args(node)[0]));
+  return dims.empty() ? 1 : dims[axis];
+}
+size_t axis_or_last(const ProgramView& program, const lazyt_node_t& node, uint64_t arg) {
+  const int64_t axis = int_at(program, node, arg);
+  const int64_t rank = static_cast<int64_t>(operand(program, node, 0).rank);
+  return static_cast<size_t>(rank == 0 ? 0 : axis < 0 ? axis + rank : axis);
+}
+template <uint64_t kAxis>
+void lower_sort(Builder& b, const lazyt_node_t& node) {
+  const size_t axis = axis_or_last(b.program, node, kAxis);
+  lower_sorting(b, node, {Sorting::kSort, axis, length_of(b, node, axis), b.bool_of(b.program.args(node)[kAxis + 1])});
+}
+void lower_topk(Builder& b, const lazyt_node_t& node) {
+  const auto args = b.program.args(node);
+  lower_sorting(b, node, {Sorting::kTopk, axis_or_last(b.program, node, 2), b.int_of(args[1]), b.bool_of(args[3])});
+}
+void lower_kthvalue(Builder& b, const lazyt_node_t& node) {
+  lower_sorting(b, node, {Sorting::kNth, axis_or_last(b.program, node, 2), b.int_of(b.program.args(node)[1]) - 1, false});
+}
+void lower_median(Builder& b, const lazyt_node_t& node) {
+  const size_t axis = axis_or_last(b.program, node, 1);
+  lower_sorting(b, node, {Sorting::kMedian, axis, (length_of(b, node, axis) - 1) / 2, false});
+}
+
+}  // namespace
+
+void register_sort(Operators& all) {
+  auto opaque = [&](lazyt_op_t op, toolkit::Accept accept, Operator::Lower lower) { all.add(op, {toolkit::Role::kOpaque, accept, lower}); };
+  opaque(LAZYT_OP_SORT, accept_real, lower_sort<1>);
+  opaque(LAZYT_OP_SORT_STABLE, accept_real, lower_sort<2>);
+  opaque(LAZYT_OP_TOPK, accept_topk, lower_topk);
+  opaque(LAZYT_OP_KTHVALUE, accept_some, lower_kthvalue);
+  opaque(LAZYT_OP_MEDIAN_DIM, accept_some, lower_median);
+}
+
+}  // namespace lazyt::onednn

@@ -1,0 +1,103 @@
+#include "strided.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "elements.h"
+
+namespace lazyt::onednn {
+namespace {
+
+// Outer loops, then `rows` runs of n elements, walked as dst lies.
+struct Plan {
+  Dims outer, src_outer, dst_outer;
+  int64_t rows = 1, src_row = 0, dst_row = 0;
+  int64_t n = 1, src_step = 0, dst_step = 0;
+};
+
+Plan plan_of(const Tensor& src, const Tensor& dst) {
+  const std::vector<Dims> strides = {src.strides(), dst.strides()};
+  toolkit::Loops loops = toolkit::collapse(dst.dims(), strides, toolkit::memory_order(dst.dims(), dst.strides()));
+  auto take = [&](int64_t& n, int64_t& src_step, int64_t& dst_step) {
+    if (loops.dims.empty()) return;
+    n = loops.dims.back(), src_step = loops.strides[0].back(), dst_step = loops.strides[1].back();
+    loops.dims.pop_back(), loops.strides[0].pop_back(), loops.strides[1].pop_back();
+  };
+  Plan p;
+  take(p.n, p.src_step, p.dst_step);
+  take(p.rows, p.src_row, p.dst_row);
+  if (p.n < 8 && p.rows > p.n) {  // runs too short for a loop
+    std::swap(p.n, p.rows);
+    std::swap(p.src_step, p.src_row);
+    std::swap(p.dst_step, p.dst_row);
+  }
+  p.outer = loops.dims, p.src_outer = loops.strides[0], p.dst_outer = loops.strides[1];
+  return p;
+}
+
+template <class T>
+LAZYT_INLINE void run_of(T* __restrict dst, const T* __restrict src, int64_t n, int64_t dst_step, int64_t src_step) {
+  if (dst_step == 1 && src_step == -1) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) dst[i] = src[-i];
+  } else if (dst_step == 1 && src_step == 0) {
+    const T value = *src;
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) dst[i] = value;
+  } else if (dst_step == 1) {
+    for (int64_t i = 0; i < n; ++i) dst[i] = src[i * src_step];
+  } else {
+    for (int64_t i = 0; i < n; ++i) dst[i * dst_step] = src[i * src_step];
+  }
+}
+#define LAZYT_RUN(T) \
+  LAZYT_CLONES void copy_run(T* dst, const T* src, int64_t n, int64_t dst_step, int64_t src_step) { run_of(dst, src, n, dst_step, src_step); }
+LAZYT_RUN(uint8_t)
+LAZYT_RUN(uint16_t)
+LAZYT_RUN(uint32_t)
+LAZYT_RUN(uint64_t)
+#undef LAZYT_RUN
+
+template <class T>
+void rows_of(const Plan& p, T* dst, const T* src, int64_t rows) {
+  if (p.src_step == 1 && p.dst_step == 1) {
+    for (int64_t r = 0; r < rows; ++r) std::memcpy(dst + r * p.dst_row, src + r * p.src_row, static_cast<size_t>(p.n) * sizeof(T));
+  } else {
+    for (int64_t r = 0; r < rows; ++r) copy_run(dst + r * p.dst_row, src + r * p.src_row, p.n, p.dst_step, p.src_step);
+  }
+}
+
+template <class T>
+void run(const Frame& frame, const Plan& p, const T* src, T* dst) {
+  const int64_t all = toolkit::count_of(p.outer) * p.rows;
+  if (all == 1) {
+    parallel(frame, p.n, p.n, [&](int64_t begin, int64_t end) {
+      Plan part = p;
+      part.n = end - begin;
+      rows_of(part, dst + begin * p.dst_step, src + begin * p.src_step, 1);
+    });
+    return;
+  }
+  parallel(frame, all, all * p.n, [&](int64_t begin, int64_t end) {
+    Odometer<2> at(p.outer, {&p.src_outer, &p.dst_outer}, begin / p.rows);
+    for (int64_t row = begin % p.rows; begin < end; row = 0, at.next()) {
+      const int64_t rows = std::min(p.rows - row, end - begin);
+      rows_of(p, dst + at.offsets[1] + row * p.dst_row, src + at.offsets[0] + row * p.src_row, rows);
+      begin += rows;
+    }
+  });
+}
+
+}  // namespace
+
+void lower_strided_copy(Builder& b, const Tensor& src, const Tensor& dst) {
+  if (dst.count() == 0) return;
+  b.add("copy", {src.storage}, {dst.storage}, [p = plan_of(src, dst), src, dst](const Frame& frame) {
+    with_bytes(dst.element(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      run<T>(frame, p, frame.at<T>(src), frame.at<T>(dst));
+    });
+  });
+}
+
+}  // namespace lazyt::onednn

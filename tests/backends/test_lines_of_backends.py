@@ -1,0 +1,210 @@
+"""Operators along an axis and copies between layouts give eager's values: at lengths around those of vectors
+and tiles, with ties and NaN, in every dtype."""
+
+import os
+
+import lazyt
+import pytest
+import torch
+import torch.nn.functional as F
+
+DEVICE = "lazyt"
+pytestmark = pytest.mark.skipif(
+    os.environ.get("LAZYT_BACKEND") != "onednn", reason="kernels of the oneDNN plugin"
+)
+LENGTHS = (1, 31, 128, 515)
+FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+REAL = (*FLOATS, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+
+
+@pytest.fixture(autouse=True)
+def no_islands():
+    lazyt.metrics.reset()
+    yield
+    assert set(lazyt.metrics.fallbacks()) <= {"aten::_local_scalar_dense"}
+
+
+def same(function, *args, **tolerances):
+    want = function(*args)
+    got = function(*(a.to(DEVICE) for a in args))
+    want, got = (w if isinstance(w, (tuple, list)) else (w,) for w in (want, got))
+    for w, g in zip(want, got, strict=True):
+        assert g.dtype == w.dtype
+        torch.testing.assert_close(g.cpu(), w, equal_nan=True, **(tolerances or {"rtol": 0, "atol": 0}))
+
+
+def line(n, dtype, rows=3, nan=False):
+    """Few different values, so that there are ties; both zeros."""
+    torch.manual_seed(n)
+    x = torch.randint(-40, 40, (rows, n))
+    if not dtype.is_floating_point:
+        return x.abs().to(dtype) if dtype == torch.uint8 else x.to(dtype)
+    x = (x.double() / 8).to(dtype)
+    x[:, n // 2] = -0.0
+    if nan:
+        x[1, n // 3] = x[1, -1] = float("nan")
+        x[2, 0] = -float("inf")
+    return x
+
+
+@pytest.mark.parametrize("dtype", REAL)
+@pytest.mark.parametrize("n", LENGTHS)
+def test_sorts_are_stable_and_put_nan_last(dtype, n):
+    for descending in (False, True):
+        for nan in (False, True):
+            same(
+                lambda x, d=descending: torch.sort(x, dim=1, descending=d, stable=True),
+                line(n, dtype, nan=nan),
+            )
+            same(
+                lambda x, d=descending: torch.sort(x, dim=0, descending=d, stable=True),
+                line(n, dtype, nan=nan),
+            )
+
+
+def test_sorts_of_whole_ranges():
+    for dtype in (torch.int64, torch.int32, torch.int8, torch.uint8):
+        info = torch.iinfo(dtype)
+        x = torch.randint(info.min, info.max, (2, 400), dtype=dtype)
+        x[0, 3], x[1, 5] = info.min, info.max
+        same(lambda x: torch.sort(x, dim=1, stable=True), x)
+    x = torch.randn(2, 400, dtype=torch.float64) * torch.logspace(-300, 300, 400, dtype=torch.float64)
+    same(lambda x: torch.sort(x, dim=1, stable=True), x)
+
+
+@pytest.mark.parametrize("dtype", REAL)
+@pytest.mark.parametrize("n", LENGTHS)
+def test_the_first_of_a_line_by_value(dtype, n):
+    for k in {1, min(5, n), min(33, n), n}:
+        for largest in (False, True):
+            same(lambda x, k=k, most=largest: torch.topk(x, k, 1, largest=most)[0], line(n, dtype, nan=True))
+        same(lambda x, k=k: torch.kthvalue(x, k, 1)[0], line(n, dtype, nan=True))
+    same(lambda x: torch.median(x, 1)[0], line(n, dtype, nan=True))
+
+
+@pytest.mark.parametrize("dtype", REAL)
+@pytest.mark.parametrize("n", LENGTHS)
+@pytest.mark.parametrize("nan", [False, True])
+def test_extremes_and_their_places(dtype, n, nan):
+    x = line(n, dtype, nan=nan)
+    for f in (
+        torch.max,
+        torch.min,
+        torch.cummax,
+        torch.cummin,
+        torch.argmax,
+        torch.argmin,
+        torch.amax,
+        torch.amin,
+    ):
+        same(lambda x, f=f: f(x, 1), x)
+        same(lambda x, f=f: f(x, 0), x)
+    same(lambda x: torch.aminmax(x, dim=1), x)
+    for f in (torch.amax, torch.amin):
+        same(f, x)
+
+
+@pytest.mark.parametrize("dtype", (torch.float32, torch.float64))
+@pytest.mark.parametrize("n", LENGTHS)
+def test_products(dtype, n):
+    x = torch.rand(3, n, dtype=dtype) * 0.1 + 0.95
+    same(lambda x: torch.prod(x, 1), x, rtol=3e-5, atol=0.0)
+    same(torch.prod, x, rtol=3e-5, atol=0.0)
+
+
+@pytest.mark.parametrize("dtype", (*REAL, torch.bool))
+def test_copies_between_layouts(dtype):
+    x = torch.randint(0, 2, (5, 67, 130)).to(dtype)
+    for f in (
+        lambda x: x.flip(2),
+        lambda x: x.flip((0, 1)),
+        lambda x: x.flip((0, 1, 2)),
+        lambda x: x.roll((3, -5), (1, 2)),
+        lambda x: x.roll(17),
+        lambda x: F.pad(x, (2, 3, -1, 4), value=1),
+        lambda x: x.repeat(2, 1, 3),
+        lambda x: x[:, ::3, ::2].contiguous(),
+        lambda x: x.permute(2, 0, 1).contiguous(),
+        lambda x: x[:, :2].transpose(1, 2).contiguous(),
+        lambda x: torch.cat([x[..., :3], x[..., 60:], x.flip(2)[..., :1]], 2),
+        lambda x: x[:, 0].expand(4, 5, 130).contiguous(),
+        lambda x: torch.tril(x, -2),
+        lambda x: torch.triu(x, 3),
+    ):
+        same(f, x)
+    same(lambda x: torch.eye(300, dtype=dtype, device=x.device), x)
+
+
+@pytest.mark.parametrize("dtype", (torch.bfloat16, torch.float16))
+@pytest.mark.parametrize("n", (1, 5, 127, 128, 129, 511, 513, 8191, 20001))
+def test_chains_on_halves_round_as_eager_does(dtype, n):
+    torch.manual_seed(n)
+    a, b = torch.randn(n).to(dtype), torch.randn(n).to(dtype)
+    a[0], b[-1] = float("nan"), float("inf")
+    tiny = torch.finfo(dtype).tiny
+    same(lambda a, b: (a + b, a * b - a, (a - b) * 3, a.abs() + (-b), torch.maximum(a, b), a * tiny), a, b)
+    same(lambda a, b: (torch.where(a > b, a, b * 2), (a * b).float() + 1, a.relu() + 1, a > b), a, b)
+    same(lambda a: (a.float(), a.to(torch.float64)), a)
+    same(lambda a: a.float().to(dtype) + a, a)
+    same(lambda a: (a * 2, (a * 2).sum().isnan()), a)
+    rows = torch.randn(9, 600).to(dtype)
+    same(lambda x, r: (x + r, x[:, :300] * r[:300], x.t() + x[0, 0]), rows, torch.randn(600).to(dtype))
+
+
+@pytest.mark.parametrize("dtype", (torch.float32, torch.float64, torch.bfloat16))
+@pytest.mark.parametrize("layout", (torch.contiguous_format, torch.channels_last))
+def test_resampling(dtype, layout):
+    close = {
+        "rtol": 2e-2 if dtype == torch.bfloat16 else 1e-5,
+        "atol": 2e-2 if dtype == torch.bfloat16 else 1e-5,
+    }
+    x = torch.randn(2, 3, 13, 21).to(dtype).to(memory_format=layout)
+
+    def trained(f):
+        def run(a):
+            a = a.detach().clone().requires_grad_()
+            out = f(a)
+            (
+                out * torch.arange(out.numel(), device=a.device).reshape(out.shape).remainder(7)
+            ).sum().backward()
+            return out.detach(), a.grad
+
+        return run
+
+    for f in (
+        lambda a: F.interpolate(a, scale_factor=2, mode="nearest"),
+        lambda a: F.interpolate(a, size=(5, 40), mode="nearest"),
+        lambda a: F.interpolate(a, size=(29, 9), mode="bilinear"),
+        lambda a: F.interpolate(a, size=(26, 42), mode="bilinear", align_corners=True),
+        lambda a: F.adaptive_avg_pool2d(a, (4, 5)),
+        lambda a: F.adaptive_avg_pool2d(a, 1),
+        lambda a: F.avg_pool2d(a, 3, 2, 1),
+        lambda a: F.avg_pool2d(a, 2, 3, count_include_pad=False),
+        lambda a: F.max_pool2d(a, 3, 2, 1),
+    ):
+        same(trained(f), x, **close)
+    same(lambda a: F.adaptive_avg_pool1d(a.flatten(1, 2), 4), x, **close)
+    same(lambda a: F.adaptive_avg_pool1d(a.flatten(1, 2), 16), x, **close)
+    # Infinities stay where they are.
+    y = x.clone()
+    y[0, 0, 0, 0] = float("inf")
+    same(
+        lambda a: (
+            F.adaptive_avg_pool2d(a, (4, 5)),
+            F.avg_pool2d(a, 3, 2, 1),
+            F.interpolate(a, scale_factor=2),
+        ),
+        y,
+        **close,
+    )
+
+
+def test_elements_by_masks_and_places():
+    x, source = torch.randn(40, 70), torch.randn(3000)
+    mask = torch.rand(40, 70) < 0.4
+    same(lambda x, m, s: (x.masked_scatter(m, s), x.t().masked_scatter(m[:, :1].t(), s)), x, mask, source)
+    same(lambda x, i: (x.take(i), x.take(i.t()), x.flatten()[i]), x, torch.randint(-2800, 2800, (50, 9)))
+    with pytest.raises(RuntimeError, match="source"):
+        x.to(DEVICE).masked_scatter(mask.to(DEVICE), source[:5].to(DEVICE)).cpu()
+    with pytest.raises((IndexError, RuntimeError), match="out of range|index"):
+        x.to(DEVICE).take(torch.tensor([0, 2800], device=DEVICE)).cpu()

@@ -106,8 +106,30 @@ void Builder::add_kernel(KernelSource source, std::array<uint32_t, 3> grid, std:
   add_kernel(std::move(step), reads, writes, reads_in_place);
 }
 
-toolkit::Role Builder::role_of(const lazyt_node_t& node) { return operators().role_of(program, node); }
-void Builder::lower_node(const lazyt_node_t& node) { operators().find(program, node)->lower(*this, node); }
+toolkit::Role Builder::role_of(const lazyt_node_t& node) {
+  const toolkit::Role role = operators().role_of(program, node);
+  return epilogues_.around(node) ? toolkit::Role::kOpaque : role;
+}
+void Builder::lower_node(const lazyt_node_t& node) {
+  if (Epilogue* e = epilogues_.around(node)) return lower_part(node, *e);
+  operators().find(program, node)->lower(*this, node);
+}
+void Builder::lower_part(const lazyt_node_t& node, Epilogue& e) {
+  const uint32_t i = current_node();
+  const bool sums = i == e.sum;
+  if (sums ? e.summed : e.activated) return;
+  if (sums && !e.lowered) {  // the product comes later, its readers later still
+    e.sum_place = make_dense(node.results);
+    return;
+  }
+  const Dims walked = dims(sums ? value_of(program.args(node)[0]) : node.results);
+  lower_group({sums ? toolkit::Role::kReduction : toolkit::Role::kPointwise, {i}, walked});
+}
+void Builder::add_sum(const Epilogue& e) {
+  const lazyt_node_t& node = program.nodes()[e.sum];
+  lower_group({toolkit::Role::kReduction, {e.sum}, dims(value_of(program.args(node)[0]))});
+  if (const Tensor made = tensor(node.results); made.storage != e.sum_place->storage) copy(made, *e.sum_place);
+}
 void Builder::lower_group(const toolkit::Unit& unit) { toolkit::lower_group<FusedKernel>(*this, unit); }
 
 void Builder::copy(const Tensor& src, const Tensor& dst) {

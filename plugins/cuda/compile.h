@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "device.h"
+#include "kernels/epilogue.h"
 #include "lazyt/toolkit/plan.hpp"
 
 namespace lazyt::cuda {
@@ -129,9 +130,13 @@ struct Executable : toolkit::Plan {
 class Builder final : public toolkit::Builder {
  public:
   Builder(Executable& executable, const ProgramView& program)
-      : toolkit::Builder(executable, program, "cuda", kAlignment), exe_(executable) {}
+      : toolkit::Builder(executable, program, "cuda", kAlignment), exe_(executable), epilogues_(program, static_cast<bool>(libraries().cublaslt)) {}
 
   Device& device() const { return exe_.device; }
+  // Of the matrix product being lowered, or null.
+  Epilogue* epilogue() { return epilogues_.of(program.nodes()[current_node()]); }
+  // The sum whose place was given away before its product came, which has not computed it.
+  void add_sum(const Epilogue& epilogue);
   lazyt_compile_flags_t flags() const { return exe_.flags; }
   // Whether the storage is memory that the plugin places, not a buffer of the host.
   bool is_own(StorageId s) const {
@@ -179,7 +184,11 @@ class Builder final : public toolkit::Builder {
   // A thread has its operands in registers before it stores a result.
   bool reuses_operands() const override { return true; }
 
+  // An activation or a sum that its product may have computed already.
+  void lower_part(const lazyt_node_t& node, Epilogue& epilogue);
+
   Executable& exe_;
+  Epilogues epilogues_;
 };
 
 extern const lazyt_plugin_executable_t kExecutableTable;

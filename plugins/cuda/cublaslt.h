@@ -20,19 +20,26 @@ enum LtDataType : int { kLtF32 = 0, kLtF64 = 1, kLtF16 = 2, kLtBf16 = 14 };
 enum LtComputeType : int { kLtComputeF32 = 68, kLtComputeF64 = 70, kLtComputeTf32 = 77 };
 enum LtOperation : int { kLtNormal = 0, kLtTransposed = 1 };
 enum LtOrder : int { kLtColumnMajor = 0, kLtRowMajor = 1 };
+// Bits; kLtBias goes with kLtRelu or kLtGelu, kLtAux with either, kLtSum with a gradient.
 enum LtEpilogue : uint32_t {
   kLtDefault = 1,
   kLtRelu = 2,
   kLtBias = 4,
-  kLtReluBias = 6,
-  kLtGelu = 32,  // the tanh form
-  kLtGeluBias = 36,
+  kLtGelu = 32,            // the tanh form
+  kLtAux = 128,            // of kLtRelu: writes a bit for each element, whether it was above 0; of kLtGelu: writes its operand
+  kLtReluGradient = 136,   // DRELU: reads the bits
+  kLtGeluGradient = 192,   // DGELU: reads the operand
+  kLtSum = 16,             // BGRAD: the sum of each row of a column-major result, where a bias would be
+  kLtSumOfA = 256,         // BGRADA: of each row of the first operand, as it is multiplied
+  kLtSumOfB = 512,         // BGRADB: of each column of the second
 };
 enum LtMatmulDescAttribute : int {
   kLtTransA = 3,           // int32_t, LtOperation
   kLtTransB = 4,
   kLtEpilogueKind = 7,     // uint32_t, LtEpilogue
-  kLtBiasPointer = 8,      // device pointer; as long as the rows of a column-major result
+  kLtBiasPointer = 8,      // device pointer; as long as the rows of a column-major result (its columns: kLtSumOfB)
+  kLtAuxPointer = 11,      // device pointer
+  kLtAuxLeading = 12,      // int64_t, elements between columns; of bits a multiple of 128, else of 8
   kLtBiasDataType = 26,    // int32_t, LtDataType
 };
 enum LtLayoutAttribute : int {

@@ -1,6 +1,6 @@
 // Products by cuBLASLt. Its matrices are column-major: a row-major c = a b is its c' = b' a', so that its
 // first operand is our second, and a vector along its rows (the bias of an epilogue) one along our columns.
-// The algorithm is asked for when the program is compiled.
+// The algorithm is asked for when the program is compiled, once for all products that are described alike.
 #include <bit>
 #include <map>
 #include <mutex>
@@ -52,6 +52,8 @@ using Preference = Owned<LtPreference, cublasLtMatmulPreferenceDestroy_t>;
 struct Handle {
   const ContextRef context;
   LtHandle handle = nullptr;
+  std::mutex mutex;
+  std::map<std::string, std::optional<LtHeuristic>> known;  // what it answered, by all that it was told
 
   explicit Handle(ContextRef of) : context(std::move(of)) { LAZYT_LT(cublasLtCreate, &handle); }
   ~Handle() {
@@ -133,6 +135,16 @@ uint32_t alignment_of(const Builder& b, const Tensor& t) {
   return static_cast<uint32_t>(offset ? std::min(base, uint64_t{1} << std::countr_zero(offset)) : base);
 }
 
+// What a call computes beside the product.
+struct Beside {
+  uint32_t epilogue = kLtDefault;
+  std::optional<Tensor> aux;  // where kLtAux writes, or what a gradient reads
+  int64_t aux_leading = 0;
+  bool writes_aux = false;
+  std::optional<Tensor> sum;
+  std::string name = {};
+};
+
 class LtStep final : public LibraryStep {
  public:
   std::shared_ptr<Handle> handle;
@@ -141,7 +153,7 @@ class LtStep final : public LibraryStep {
   LtAlgorithm algorithm;
   size_t workspace_bytes = 0;
   Tensor a, b, c, addend, workspace;
-  std::optional<Tensor> bias;
+  std::optional<Tensor> vector, aux;  // the bias or a sum; see Beside
   Number alpha, beta;
   bool wide = false;  // alpha and beta are f64
   std::vector<std::pair<Tensor, uint32_t>> promises;
@@ -159,12 +171,15 @@ class LtStep final : public LibraryStep {
     const void* const x = wide ? static_cast<const void*>(alphas) : narrow;
     const void* const y = wide ? static_cast<const void*>(alphas + 1) : narrow + 1;
     auto at = [&](const Tensor& t) { return reinterpret_cast<void*>(run.at(t)); };
-    // The bias' address is a part of the description.
+    // Some addresses are a part of the description.
     const std::lock_guard lock(mutex_);
-    if (bias) {
-      const void* const address = at(*bias);
-      LAZYT_LT(cublasLtMatmulDescSetAttribute, description.get(), kLtBiasPointer, &address, sizeof address);
-    }
+    auto point = [&](LtMatmulDescAttribute which, const std::optional<Tensor>& t) {
+      if (!t) return;
+      const void* const address = at(*t);
+      LAZYT_LT(cublasLtMatmulDescSetAttribute, description.get(), which, &address, sizeof address);
+    };
+    point(kLtBiasPointer, vector);
+    point(kLtAuxPointer, aux);
     LAZYT_LT(cublasLtMatmul, handle->handle, description.get(), x, at(b), left.get(), at(a), right.get(), y,
              at(addend), added.get(), at(c), result.get(), &algorithm,
              workspace_bytes ? at(workspace) : nullptr, workspace_bytes, run.stream);
@@ -174,31 +189,58 @@ class LtStep final : public LibraryStep {
   mutable std::mutex mutex_;
 };
 
+// All that the library is told before it chooses an algorithm.
+class Told {
+ public:
+  template <class T>
+  const T& operator()(const T& value) {
+    bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
+    return value;
+  }
+  void matrix(const Seen& s) { (*this)(s.rows), (*this)(s.columns), (*this)(s.leading), (*this)(s.batch_offset); }
+  const std::string& text() const { return bytes_; }
+
+ private:
+  std::string bytes_;
+};
+
 // The step with an algorithm; null if the library has none.
-std::unique_ptr<LtStep> make_step(Builder& builder, const Product& p, const Types& types, bool as_bias) {
+std::unique_ptr<LtStep> make_step(Builder& builder, const Product& p, const Types& types, bool as_bias,
+                                  const Beside& beside) {
   const CublasLtApi& lt = libraries().lt;
   const auto a = see(p.a), b = see(p.b), c = see(p.c);
   const std::optional<Seen> addend = p.addend && !as_bias ? see(*p.addend) : c;
   if (!a || !b || !c || !addend || addend->operation != kLtNormal || c->operation != kLtNormal)
     return nullptr;
+  Told told;
   auto step = std::make_unique<LtStep>();
   step->handle = handle_of(builder.device());
-  LAZYT_LT(cublasLtMatmulDescCreate, step->description.out(lt.cublasLtMatmulDescDestroy), types.compute,
-           types.scale);
+  LAZYT_LT(cublasLtMatmulDescCreate, step->description.out(lt.cublasLtMatmulDescDestroy), told(types.compute),
+           told(types.scale));
   auto set = [&](LtMatmulDescAttribute which, const auto& value) {
-    LAZYT_LT(cublasLtMatmulDescSetAttribute, step->description.get(), which, &value, sizeof value);
+    LAZYT_LT(cublasLtMatmulDescSetAttribute, step->description.get(), told(which), &told(value), sizeof value);
+  };
+  // The heuristic reads no more of an address than how it is aligned.
+  auto point = [&](LtMatmulDescAttribute which, const Tensor& t) {
+    const uint32_t alignment = alignment_of(builder, t);
+    set(which, reinterpret_cast<const void*>(static_cast<uintptr_t>(alignment)));
+    step->promises.emplace_back(t, alignment);
   };
   set(kLtTransA, static_cast<int32_t>(b->operation));
   set(kLtTransB, static_cast<int32_t>(a->operation));
   step->a = p.a, step->b = p.b, step->c = p.c, step->addend = p.addend && !as_bias ? *p.addend : p.c;
-  if (as_bias) {
-    step->bias = *p.addend;
-    set(kLtEpilogueKind, static_cast<uint32_t>(kLtBias));
-    // The heuristic reads no more of it than how it is aligned.
-    set(kLtBiasPointer,
-        reinterpret_cast<const void*>(static_cast<uintptr_t>(alignment_of(builder, *p.addend))));
+  if (as_bias) step->vector = *p.addend;
+  if (beside.sum) step->vector = *beside.sum;
+  step->aux = beside.aux;
+  const uint32_t epilogue = as_bias ? (beside.epilogue & ~uint32_t{kLtDefault}) | kLtBias : beside.epilogue;
+  if (epilogue != kLtDefault) set(kLtEpilogueKind, epilogue);
+  if (step->vector) point(kLtBiasPointer, *step->vector);
+  if (step->aux) {
+    point(kLtAuxPointer, *step->aux);
+    set(kLtAuxLeading, beside.aux_leading);
   }
-  const int64_t batch = size(p.c, 0);
+  const int64_t batch = told(size(p.c, 0));
+  for (const Seen* seen : {&*a, &*b, &*addend, &*c}) told.matrix(*seen);
   step->left = layout_of(*b, types.data, batch);
   step->right = layout_of(*a, types.data, batch);
   step->added = layout_of(*addend, types.data, batch);
@@ -210,7 +252,7 @@ std::unique_ptr<LtStep> make_step(Builder& builder, const Product& p, const Type
   Preference preference;
   LAZYT_LT(cublasLtMatmulPreferenceCreate, preference.out(lt.cublasLtMatmulPreferenceDestroy));
   auto prefer = [&](LtPreferenceAttribute which, const auto& value) {
-    LAZYT_LT(cublasLtMatmulPreferenceSetAttribute, preference.get(), which, &value, sizeof value);
+    LAZYT_LT(cublasLtMatmulPreferenceSetAttribute, preference.get(), told(which), &told(value), sizeof value);
   };
   // What NVIDIA recommends for cublasSetWorkspace.
   const uint64_t most = (builder.device().capability >= 90 ? uint64_t{32} : uint64_t{4}) << 20;
@@ -224,24 +266,139 @@ std::unique_ptr<LtStep> make_step(Builder& builder, const Product& p, const Type
   promise(kLtAlignmentB, p.a);
   promise(kLtAlignmentC, step->addend);
   promise(kLtAlignmentD, p.c);
-  if (step->bias) step->promises.emplace_back(*step->bias, alignment_of(builder, *step->bias));
-  LtHeuristic best{};
-  int found = 0;
-  const LtStatus status = lt.cublasLtMatmulAlgoGetHeuristic(
-      step->handle->handle, step->description.get(), step->left.get(), step->right.get(), step->added.get(),
-      step->result.get(), preference.get(), 1, &best, &found);
-  if (status || found == 0 || best.status) return nullptr;
-  step->algorithm = best.algorithm;
-  step->workspace_bytes = best.workspace_bytes;
+  told(types.data);
+  const std::lock_guard lock(step->handle->mutex);
+  const auto [known, is_new] = step->handle->known.try_emplace(told.text());
+  if (is_new) {
+    LtHeuristic best{};
+    int found = 0;
+    const LtStatus status = lt.cublasLtMatmulAlgoGetHeuristic(
+        step->handle->handle, step->description.get(), step->left.get(), step->right.get(), step->added.get(),
+        step->result.get(), preference.get(), 1, &best, &found);
+    if (!status && found && !best.status) known->second = best;
+  }
+  if (!known->second) return nullptr;
+  step->algorithm = known->second->algorithm;
+  step->workspace_bytes = known->second->workspace_bytes;
   step->text = "cublasLt " + memory_type(p.c.dtype) + " " + std::to_string(batch) + "x" +
                std::to_string(size(p.c, 1)) + "x" + std::to_string(size(p.c, 2)) + "x" +
-               std::to_string(size(p.a, 2)) + (as_bias ? " bias" : "");
+               std::to_string(size(p.a, 2)) + (as_bias ? " bias" : "") + beside.name;
   return step;
+}
+
+// The same with an addend as the library takes it. null and nothing added if it takes none.
+std::unique_ptr<LtStep> find_step(Builder& b, const Product& p, const Types& types, const Beside& beside) {
+  std::unique_ptr<LtStep> step;
+  const bool is_bias = p.addend && is_number(p.alpha, 1) && is_number(p.beta, 1) &&
+                       stride_or(*p.addend, 0, 0) == 0 && stride_or(*p.addend, 1, 0) == 0 &&
+                       stride_or(*p.addend, 2, 1) == 1;
+  if (is_bias) step = make_step(b, p, types, true, beside);
+  if (!step && p.addend && (!see(*p.addend) || see(*p.addend)->operation != kLtNormal)) {
+    if (beside.epilogue != kLtDefault) return nullptr;  // in two steps it would be no better
+    // An addend that is broadcast becomes what the result begins as.
+    Product whole = p;
+    whole.addend = p.c;
+    step = make_step(b, whole, types, false, beside);
+    if (step) b.copy(*p.addend, p.c);
+  } else if (!step) {
+    step = make_step(b, p, types, false, beside);
+  }
+  return step;
+}
+
+void add_step(Builder& b, std::unique_ptr<LtStep> step, const Product& p, const Beside& beside) {
+  std::vector<StorageId> reads = {p.a.storage, p.b.storage}, writes = {p.c.storage};
+  if (step->addend.storage != p.c.storage || p.addend) reads.push_back(step->addend.storage);
+  if (beside.sum) writes.push_back(beside.sum->storage);
+  else if (step->vector) reads.push_back(step->vector->storage);
+  if (beside.aux) (beside.writes_aux ? writes : reads).push_back(beside.aux->storage);
+  if (step->workspace_bytes) {
+    step->workspace = b.scratch(LAZYT_DTYPE_UINT8, {static_cast<int64_t>(step->workspace_bytes)});
+    writes.push_back(step->workspace.storage);
+  }
+  b.add(std::move(step), reads, writes);
+}
+
+// ---- epilogues
+
+// The tensor as [rows, columns] if its rows lie at a distance that the library takes.
+std::optional<Tensor> as_rows(const Tensor& t) {
+  const auto out = toolkit::join_front(t, 1);
+  if (!out || stride_or(*out, 1, 1) != 1) return std::nullopt;
+  const int64_t leading = stride_or(*out, 0, size(*out, 1));
+  return leading % 8 == 0 && leading >= size(*out, 1) ? out : std::nullopt;
+}
+
+// Whether t's rows, summed, are those of side k of the product: of a its columns, of b its rows.
+bool is_side(const Tensor& t, const Tensor& side, size_t k) {
+  const auto rows = toolkit::join_front(t, 1);
+  return rows && rows->storage == side.storage && rows->layout.offset == side.layout.offset && size(side, 0) == 1 &&
+         size(*rows, 0) == size(side, k) && size(*rows, 1) == size(side, 3 - k) &&
+         stride_or(*rows, 0, 0) == stride_or(side, k, 0) && stride_or(*rows, 1, 0) == stride_or(side, 3 - k, 0);
+}
+
+// What may be asked for, the best first. `product`: where the result goes if it is not what the activation answers.
+std::vector<Beside> choices(Builder& b, const Epilogue& e, const Product& p) {
+  using Kind = Epilogue::Kind;
+  std::vector<Beside> out;
+  const int64_t m = size(p.c, 1), n = size(p.c, 2);
+  switch (e.kind) {
+    case Kind::kRelu:
+      if (e.keeps) {
+        const int64_t leading = (n + 127) / 128 * 128;
+        out.push_back({kLtRelu | kLtAux, b.scratch(LAZYT_DTYPE_UINT8, {m * leading / 8}), leading, true, {}, " relu mask"});
+      }
+      out.push_back({kLtRelu, {}, 0, false, {}, " relu"});
+      break;
+    case Kind::kGelu:
+      if (!e.keeps) out.push_back({kLtGelu, {}, 0, false, {}, " gelu"});
+      if (e.keeps) out.push_back({kLtGelu | kLtAux, p.c, n, true, {}, " gelu kept"});
+      break;
+    case Kind::kReluGradient:
+      if (e.forward->mask) out.push_back({kLtReluGradient, *e.forward->mask, (n + 127) / 128 * 128, false, {}, " relu gradient"});
+      break;
+    case Kind::kGeluGradient:
+      if (const auto saved = as_rows(b.tensor(e.saved)))
+        out.push_back({kLtGeluGradient, *saved, stride_or(*saved, 0, n), false, {}, " gelu gradient"});
+      break;
+    case Kind::kNone: break;
+  }
+  if (e.sum == LAZYT_NONE) return out;
+  auto sum = [&] { return e.sum_place ? *e.sum_place : b.make_dense(b.program.nodes()[e.sum].results); };
+  if (e.kind != Kind::kNone) {
+    if (out.empty()) return out;
+    Beside with = out.front();
+    with.epilogue |= kLtSum, with.sum = sum(), with.name += " sum";
+    out.insert(out.begin(), std::move(with));
+    return out;
+  }
+  // Our a is the library's b.
+  const Tensor summed = b.tensor(Builder::value_of(b.program.args(b.program.nodes()[e.sum])[0]));
+  if (is_side(summed, p.a, 2)) out.push_back({kLtSumOfB, {}, 0, false, sum(), " sum of a"});
+  else if (is_side(summed, p.b, 1)) out.push_back({kLtSumOfA, {}, 0, false, sum(), " sum of b"});
+  return out;
+}
+
+bool add_with_epilogue(Builder& b, const Product& product, const Types& types, Epilogue& e) {
+  if (size(product.c, 0) != 1) return false;
+  for (const Beside& beside : choices(b, e, product)) {
+    Product p = product;
+    if (e.activation != LAZYT_NONE)
+      p.c = reshaped(b.make_dense(b.program.nodes()[e.activation].results), p.c.dims(), p.c.strides());
+    auto step = find_step(b, p, types, beside);
+    if (!step) continue;
+    add_step(b, std::move(step), p, beside);
+    e.activated = e.activation != LAZYT_NONE;
+    e.summed = beside.sum.has_value();
+    if (e.kind == Epilogue::Kind::kRelu) e.mask = beside.aux;
+    return true;
+  }
+  return false;
 }
 
 }  // namespace
 
-bool add_library_product(Builder& b, const Product& product) {
+bool add_library_product(Builder& b, const Product& product, Epilogue* epilogue) {
   if (!libraries().cublaslt) return false;
   const auto types = types_for(product.c.dtype, b.flags() & LAZYT_COMPILE_TF32);
   if (!types || size(product.c, 0) > INT32_MAX) return false;
@@ -249,29 +406,10 @@ bool add_library_product(Builder& b, const Product& product) {
   Product p = product;
   if (!see(p.a)) p.a = b.dense(p.a);
   if (!see(p.b)) p.b = b.dense(p.b);
-  std::unique_ptr<LtStep> step;
-  const bool is_bias = p.addend && is_number(p.alpha, 1) && is_number(p.beta, 1) &&
-                       stride_or(*p.addend, 0, 0) == 0 && stride_or(*p.addend, 1, 0) == 0 &&
-                       stride_or(*p.addend, 2, 1) == 1;
-  if (is_bias) step = make_step(b, p, *types, true);
-  if (!step && p.addend && (!see(*p.addend) || see(*p.addend)->operation != kLtNormal)) {
-    // An addend that is broadcast becomes what the result begins as.
-    Product whole = p;
-    whole.addend = p.c;
-    step = make_step(b, whole, *types, false);
-    if (step) b.copy(*p.addend, p.c);
-  } else if (!step) {
-    step = make_step(b, p, *types, false);
-  }
+  if (epilogue && add_with_epilogue(b, p, *types, *epilogue)) return true;
+  auto step = find_step(b, p, *types, {});
   if (!step) return false;
-  std::vector<StorageId> reads = {p.a.storage, p.b.storage}, writes = {p.c.storage};
-  if (step->addend.storage != p.c.storage || p.addend) reads.push_back(step->addend.storage);
-  if (step->bias) reads.push_back(step->bias->storage);
-  if (step->workspace_bytes) {
-    step->workspace = b.scratch(LAZYT_DTYPE_UINT8, {static_cast<int64_t>(step->workspace_bytes)});
-    writes.push_back(step->workspace.storage);
-  }
-  b.add(std::move(step), reads, writes);
+  add_step(b, std::move(step), p, {});
   return true;
 }
 

@@ -92,8 +92,11 @@ void emit(Builder& b, Product p) {
   toolkit::join_batch(p);
   // A product with a vector is one pass over the matrix.
   const bool worth_it = size(p.c, 1) > 1 && size(p.c, 2) > 1 && size(p.a, 2) > 0;
-  if (worth_it && add_library_product(b, p)) return;
-  emit_own(b, p);
+  Epilogue* const epilogue = b.epilogue();
+  if (!worth_it || !add_library_product(b, p, epilogue)) emit_own(b, p);
+  if (!epilogue) return;
+  epilogue->lowered = true;
+  if (epilogue->sum_place && !epilogue->summed) b.add_sum(*epilogue);
 }
 
 Refusal accept(const ProgramView& program, const lazyt_node_t& node) {

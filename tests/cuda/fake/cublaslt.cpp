@@ -4,10 +4,13 @@
 // consistently, not that the library takes them.
 //
 // Stricter than the library: a layout that cannot hold its matrix, an operand that lies worse than was
-// promised, or an algorithm of another description is an error. The workspace is filled with bytes.
+// promised, an attribute that the epilogue does not read, or an algorithm of another description is an error.
+// The workspace is filled with bytes. LAZYT_FAKE_CUBLASLT_REFUSE names epilogues (numbers, by commas) that it
+// has no algorithm for.
 #include <dlfcn.h>
 
-#include <cstdio>
+#include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -25,6 +28,7 @@ using namespace lazyt::cuda;
 
 constexpr LtStatus kDone = 0, kInvalid = 7, kUnsupported = 15, kInternal = 14;
 constexpr size_t kWorkspace = 1024;
+std::atomic<uint64_t> questions{0};
 
 template <class F>
 F* function_of(const char* variable, const char* name) {
@@ -42,33 +46,54 @@ F* nvrtc(const char* name) {
 }
 
 // Words: a, b, c, d, bias, m, n, k, ld of a b c d, batch offsets of a b c d, transposed a b, alpha, beta,
-// epilogue, workspace.
+// epilogue, workspace, batch, aux, ld of aux.
 constexpr const char* kKernel = R"(
-LAZYT_KERNEL(NAME, 23, 64) {
+LAZYT_KERNEL(NAME, 25, 64) {
   const long long m = a.w[5], n = a.w[6], k = a.w[7];
   auto index = [&](int which, long long z, long long row, long long column) {
     return z * (long long)a.w[12 + which] + row + column * (long long)a.w[8 + which];
   };
   const double alpha = lazyt_f64(a.w[18]), beta = lazyt_f64(a.w[19]);
+  const unsigned epilogue = (unsigned)a.w[20];
   for (int i = threadIdx.x; i < 1024; i += 64) ((unsigned char*)a.w[21])[i] = 0x5a;
   for (long long e = blockIdx.x * 64LL + threadIdx.x; e < m * n * (long long)a.w[22]; e += gridDim.x * 64LL) {
-    const long long row = e % m, column = e / m % n, z = e / m / n;
+    const long long row = e % m, column = e / m % n, z = e / m / n, beside = row + column * (long long)a.w[24];
     double sum = 0;
     for (long long i = 0; i < k; ++i)
       sum += (double)lazyt_load((const T*)a.w[0], a.w[16] ? index(0, z, i, row) : index(0, z, row, i)) *
              (double)lazyt_load((const T*)a.w[1], a.w[17] ? index(1, z, column, i) : index(1, z, i, column));
     double v = alpha * sum;
     if (beta != 0) v += beta * (double)lazyt_load((const T*)a.w[2], index(2, z, row, column));
-    if (a.w[20] & 4) v += (double)lazyt_load((const T*)a.w[4], row);
-    if (a.w[20] & 2) v = v > 0 ? v : 0;
+    if (epilogue & 4) v += (double)lazyt_load((const T*)a.w[4], row);
+    unsigned char* const byte = (unsigned char*)a.w[23] + beside / 8;
+    const unsigned bit = 1u << beside % 8;
+    const double c = 0.7978845608028654, q = 0.044715;
+    if ((epilogue & 130) == 130) *byte = (unsigned char)(v > 0 ? *byte | bit : *byte & ~bit);
+    if ((epilogue & 160) == 160) lazyt_store((T*)a.w[23], beside, (R)v);
+    if (epilogue & 2) v = v > 0 ? v : v < 0 ? 0 : v;
+    if (epilogue & 32) v = 0.5 * v * (1 + tanh(c * (v + q * v * v * v)));
+    if ((epilogue & 136) == 136 && !(*byte & bit)) v = 0;
+    if ((epilogue & 192) == 192) {
+      const double x = (double)lazyt_load((const T*)a.w[23], beside), t = tanh(c * (x + q * x * x * x));
+      v *= 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * c * (1 + 3 * q * x * x);
+    }
     lazyt_store((T*)a.w[3], index(3, z, row, column), (R)v);
+  }
+}
+// Words: from, to, count of sums, their stride, length of each, its stride.
+LAZYT_KERNEL(SUM_NAME, 6, 64) {
+  for (long long e = blockIdx.x * 64LL + threadIdx.x; e < (long long)a.w[2]; e += gridDim.x * 64LL) {
+    double sum = 0;
+    for (long long i = 0; i < (long long)a.w[4]; ++i)
+      sum += (double)lazyt_load((const T*)a.w[0], e * (long long)a.w[3] + i * (long long)a.w[5]);
+    lazyt_store((T*)a.w[1], e, (R)sum);
   }
 }
 )";
 
 struct Kernels {
   CUmodule module = nullptr;
-  std::map<int, CUfunction> functions;  // by LtDataType
+  std::map<int, CUfunction> functions, sums;  // by LtDataType
 };
 
 // One module of a kernel for each type.
@@ -81,8 +106,9 @@ bool load(Kernels& out) {
                                                                     {kLtBf16, {"lazyt_bf16", "float"}}};
   for (const auto& [type, names] : types)
     text += std::string("#define T ") + names.first + "\n#define R " + names.second +
-            "\n#define NAME fake_matmul_" + std::to_string(type) + kKernel +
-            "#undef T\n#undef R\n#undef NAME\n";
+            "\n#define NAME fake_matmul_" + std::to_string(type) +
+            "\n#define SUM_NAME fake_sum_" + std::to_string(type) + kKernel +
+            "#undef T\n#undef R\n#undef NAME\n#undef SUM_NAME\n";
   void* program = nullptr;
   static const auto create =
       nvrtc<int(void**, const char*, const char*, int, const char* const*, const char* const*)>(
@@ -100,9 +126,11 @@ bool load(Kernels& out) {
   bool good = compile(program, 1, &option) == 0 && size_of(program, &bytes) == 0;
   std::vector<char> image(bytes);
   good = good && get(program, image.data()) == 0 && load_module(&out.module, image.data()) == CUDA_SUCCESS;
-  for (const auto& [type, names] : types)
-    good = good && find(&out.functions[type], out.module, ("fake_matmul_" + std::to_string(type)).c_str()) ==
-                       CUDA_SUCCESS;
+  for (const auto& [type, names] : types) {
+    const std::string suffix = std::to_string(type);
+    good = good && find(&out.functions[type], out.module, ("fake_matmul_" + suffix).c_str()) == CUDA_SUCCESS &&
+           find(&out.sums[type], out.module, ("fake_sum_" + suffix).c_str()) == CUDA_SUCCESS;
+  }
   destroy(&program);
   return good;
 }
@@ -126,6 +154,8 @@ struct LtMatmulDescriptor {
   int32_t turns[2] = {0, 0};
   uint32_t epilogue = kLtDefault;
   const void* bias = nullptr;
+  const void* aux = nullptr;
+  int64_t aux_leading = 0;
 };
 struct LtMatrixLayout {
   LtDataType type;
@@ -142,12 +172,34 @@ struct LtMatmulPreference {
 
 namespace {
 
+uint64_t alignment_of(const void* address) {
+  const auto bits = reinterpret_cast<uintptr_t>(address);
+  return bits & (~bits + 1);
+}
+
+bool refuses(uint32_t epilogue) {
+  const char* list = std::getenv("LAZYT_FAKE_CUBLASLT_REFUSE");
+  return list && ("," + std::string(list) + ",").find("," + std::to_string(epilogue) + ",") != std::string::npos;
+}
+
+// Whether there is such an epilogue, and the description says what it reads, and no more.
+bool is_whole(const LtMatmulDescriptor& d, const LtMatrixLayout& out) {
+  constexpr uint32_t kGood[] = {1, 2, 4, 6, 130, 134, 32, 36, 160, 164, 136, 152, 192, 208, 256, 512};
+  if (std::find(std::begin(kGood), std::end(kGood), d.epilogue) == std::end(kGood)) return false;
+  const bool has_vector = d.epilogue & (4 | 16 | 256 | 512), has_aux = d.epilogue & 128;
+  if (has_vector != (d.bias != nullptr) || has_aux != (d.aux != nullptr)) return false;
+  if (!has_aux) return d.aux_leading == 0;
+  const bool is_bits = (d.epilogue & 130) == 130 || (d.epilogue & 136) == 136;
+  return out.batch == 1 && alignment_of(d.aux) >= 16 && d.aux_leading >= out.rows && d.aux_leading % (is_bits ? 128 : 8) == 0;
+}
+
 // Whether the four matrices make a product.
 bool agrees(const LtMatmulDescriptor& d, const LtMatrixLayout& a, const LtMatrixLayout& b,
             const LtMatrixLayout& c, const LtMatrixLayout& out) {
   for (const LtMatrixLayout* l : {&a, &b, &c, &out})
     if (l->leading < l->rows || l->rows < 1 || l->columns < 1 || l->batch != out.batch || l->type != out.type)
       return false;
+  if (!is_whole(d, out)) return false;
   const int64_t m = d.turns[0] ? a.columns : a.rows, k = d.turns[0] ? a.rows : a.columns;
   const int64_t n = d.turns[1] ? b.rows : b.columns, k2 = d.turns[1] ? b.columns : b.rows;
   return k == k2 && m == out.rows && n == out.columns && c.rows == m && c.columns == n;
@@ -190,8 +242,11 @@ LtStatus cublasLtMatmulDescSetAttribute(LtMatmulDesc d, LtMatmulDescAttribute wh
              : which == kLtTransB       ? static_cast<void*>(&d->turns[1])
              : which == kLtEpilogueKind ? static_cast<void*>(&d->epilogue)
              : which == kLtBiasPointer  ? static_cast<void*>(&d->bias)
+             : which == kLtAuxPointer   ? static_cast<void*>(&d->aux)
+             : which == kLtAuxLeading   ? static_cast<void*>(&d->aux_leading)
                                         : nullptr;
-  if (!to || bytes != (which == kLtBiasPointer ? 8u : 4u)) return kInvalid;
+  const bool is_wide = which == kLtBiasPointer || which == kLtAuxPointer || which == kLtAuxLeading;
+  if (!to || bytes != (is_wide ? 8u : 4u)) return kInvalid;
   std::memcpy(to, value, bytes);
   return kDone;
 }
@@ -242,13 +297,15 @@ LtStatus cublasLtMatmulAlgoGetHeuristic(LtHandle, LtMatmulDesc d, LtLayout a, Lt
   if (wanted < 1 || !agrees(*d, *a, *b, *c, *out)) return kInvalid;
   // As the library: no epilogue of f64.
   if (out->type == kLtF64 && d->epilogue != kLtDefault) return kUnsupported;
-  if (p->workspace < kWorkspace) return kUnsupported;
+  if (p->workspace < kWorkspace || refuses(d->epilogue)) return kUnsupported;
+  ++questions;
   *best = {};
   best->workspace_bytes = kWorkspace;
   for (int i = 0; i < 4; ++i) best->algorithm.data[i] = p->alignment[i];
   best->algorithm.data[4] = d->epilogue;
-  best->algorithm.data[5] =
-      d->bias ? reinterpret_cast<uintptr_t>(d->bias) & (~reinterpret_cast<uintptr_t>(d->bias) + 1) : 0;
+  best->algorithm.data[5] = alignment_of(d->bias);
+  best->algorithm.data[6] = alignment_of(d->aux);
+  best->algorithm.data[7] = static_cast<uint64_t>(d->aux_leading);
   *found = 1;
   return kDone;
 }
@@ -263,6 +320,8 @@ LtStatus cublasLtMatmul(LtHandle handle, LtMatmulDesc d, const void* alpha, cons
   for (int i = 0; i < 4; ++i)
     if (reinterpret_cast<uintptr_t>(operands[i]) % algorithm->data[i]) return kInvalid;
   if (d->bias && reinterpret_cast<uintptr_t>(d->bias) % algorithm->data[5]) return kInvalid;
+  if (d->aux && reinterpret_cast<uintptr_t>(d->aux) % algorithm->data[6]) return kInvalid;
+  if (static_cast<uint64_t>(d->aux_leading) != algorithm->data[7]) return kInvalid;
   if (reinterpret_cast<uintptr_t>(workspace) % 256) return kInvalid;
   const bool wide = d->scale == kLtF64;
   auto scalar = [&](const void* at) {
@@ -274,7 +333,7 @@ LtStatus cublasLtMatmul(LtHandle handle, LtMatmulDesc d, const void* alpha, cons
   auto word = [](const void* at) { return static_cast<uint64_t>(reinterpret_cast<uintptr_t>(at)); };
   auto number = [](int64_t n) { return static_cast<uint64_t>(n); };
   const int64_t k = d->turns[0] ? la->rows : la->columns;
-  const uint64_t words[23] = {word(a),
+  const uint64_t words[25] = {word(a),
                               word(b),
                               word(c),
                               word(out),
@@ -296,14 +355,28 @@ LtStatus cublasLtMatmul(LtHandle handle, LtMatmulDesc d, const void* alpha, cons
                               scalar(beta),
                               d->epilogue,
                               word(workspace),
-                              number(lo->batch)};
+                              number(lo->batch),
+                              word(d->aux),
+                              number(d->aux_leading)};
   void* parameters[] = {const_cast<uint64_t*>(words)};
   static const auto launch = driver<CUresult(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned,
                                              unsigned, unsigned, CUstream, void**, void**)>("cuLaunchKernel");
-  const CUresult result =
+  CUresult result =
       launch(handle->kernels.functions.at(lo->type), 4, 1, 1, 64, 1, 1, 0, stream, parameters, nullptr);
+  auto sum = [&](const void* from, int64_t count, int64_t at, int64_t length, int64_t step) {
+    if (result != CUDA_SUCCESS) return;
+    const uint64_t to_sum[6] = {word(from), word(d->bias), number(count), number(at), number(length), number(step)};
+    void* sum_parameters[] = {const_cast<uint64_t*>(to_sum)};
+    result = launch(handle->kernels.sums.at(lo->type), 2, 1, 1, 64, 1, 1, 0, stream, sum_parameters, nullptr);
+  };
+  if (d->epilogue & 16) sum(out, lo->rows, 1, lo->columns, lo->leading);
+  if (d->epilogue & 256) sum(a, lo->rows, d->turns[0] ? la->leading : 1, k, d->turns[0] ? 1 : la->leading);
+  if (d->epilogue & 512) sum(b, lo->columns, d->turns[1] ? 1 : lb->leading, k, d->turns[1] ? lb->leading : 1);
   return result == CUDA_SUCCESS ? kDone : kInternal;
 }
+
+// Of the stand-in: how often it was asked for an algorithm.
+uint64_t lazyt_fake_cublaslt_questions() { return questions; }
 
 }  // extern "C"
 #pragma GCC visibility pop

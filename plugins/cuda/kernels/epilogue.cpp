@@ -1,0 +1,226 @@
+#include "epilogue.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "../ops.h"
+#include "lazyt/toolkit/reductions.hpp"
+
+namespace lazyt::cuda {
+namespace {
+
+using Kind = Epilogue::Kind;
+using toolkit::Role;
+
+uint32_t argument(const ProgramView& program, const lazyt_node_t& node, uint64_t i) {
+  const lazyt_arg_t& arg = program.args(node)[i];
+  return arg.kind == LAZYT_ARG_VALUE ? static_cast<uint32_t>(arg.payload) : LAZYT_NONE;
+}
+
+class Finder {
+ public:
+  explicit Finder(const ProgramView& program) : program_(program) {
+    const size_t count = program.values().size();
+    maker_.assign(count, LAZYT_NONE);
+    is_output_.assign(count, false);
+    users_.resize(count);
+    for (const lazyt_output_t& output : program.outputs()) is_output_[output.value] = true;
+    for (uint32_t i = 0; i < program.nodes().size(); ++i) {
+      const lazyt_node_t& node = program.nodes()[i];
+      for (uint32_t r = 0; r < node.result_count; ++r) maker_[node.results + r] = i;
+      toolkit::detail::for_each_operand(program, node, [&](uint32_t v) { users_[v].push_back(i); });
+    }
+  }
+
+  std::map<uint32_t, Epilogue> run() {
+    for (uint32_t i = 0; i < program_.nodes().size(); ++i)
+      if (is_product(i)) look_at(i);
+    return std::move(found_);
+  }
+
+ private:
+  const lazyt_node_t& node(uint32_t i) const { return program_.nodes()[i]; }
+  const lazyt_value_t& value(uint32_t v) const { return program_.values()[v]; }
+  int64_t columns(uint32_t v) const { return program_.dims(value(v)).back(); }
+  int64_t count(uint32_t v) const { return toolkit::count_of(program_.dims(value(v))); }
+  bool is_part(uint32_t i) const { return std::find(parts_.begin(), parts_.end(), i) != parts_.end(); }
+  bool is_view(uint32_t i) const { return toolkit::is_view(program_, node(i)); }
+
+  // A view that names all elements in their order.
+  bool is_reshape(uint32_t i) const {
+    if (!is_view(i) || node(i).result_count != 1) return false;
+    const auto dims = program_.dims(value(argument(program_, node(i), 0)));
+    const auto layout = toolkit::view_of(program_, node(i), 0, toolkit::Layout::dense(dims));
+    return layout && layout->offset == 0 && layout->is_dense() && layout->count() == toolkit::count_of(dims);
+  }
+
+  // The nodes that read v, or a reshape of it; nothing if the program answers with it.
+  std::optional<std::vector<uint32_t>> readers(uint32_t v) const {
+    std::vector<uint32_t> out;
+    if (is_output_[v]) return std::nullopt;
+    for (uint32_t i : users_[v]) {
+      if (!is_reshape(i)) {
+        out.push_back(i);
+        continue;
+      }
+      const auto further = readers(node(i).results);
+      if (!further) return std::nullopt;
+      out.insert(out.end(), further->begin(), further->end());
+    }
+    return out;
+  }
+  // The value that v is a view of. is_kept: of the views that may be gone back through.
+  template <class F>
+  uint32_t root(uint32_t v, F&& is_kept) const {
+    while (v != LAZYT_NONE && maker_[v] != LAZYT_NONE && is_kept(maker_[v])) v = argument(program_, node(maker_[v]), 0);
+    return v;
+  }
+  uint32_t origin(uint32_t v) const {
+    return root(v, [&](uint32_t i) { return is_view(i); });
+  }
+
+  // Whether the value lies there when node i is lowered: no group of pointwise nodes, which come later, makes it.
+  bool is_there(uint32_t v, uint32_t i) const {
+    const uint32_t made = maker_[v];
+    if (made == LAZYT_NONE) return true;
+    if (made >= i) return false;
+    if (is_view(made)) return is_there(argument(program_, node(made), 0), i);
+    if (is_part(made)) return true;
+    const auto* op = operators().find(program_, node(made));
+    return op && op->role == Role::kOpaque;
+  }
+
+  bool is_product(uint32_t i) const {
+    const lazyt_op_t op = node(i).op;
+    if (op != LAZYT_OP_MM && op != LAZYT_OP_ADDMM && op != LAZYT_OP_LINEAR) return false;
+    const lazyt_value_t& out = value(node(i).results);
+    if (out.rank < 2 || (out.dtype != LAZYT_DTYPE_FLOAT32 && !is_half(out.dtype))) return false;
+    const int64_t n = columns(node(i).results), all = count(node(i).results);
+    return n > 1 && all / n > 1;
+  }
+  static bool is_half(lazyt_dtype_t dtype) { return dtype == LAZYT_DTYPE_FLOAT16 || dtype == LAZYT_DTYPE_BFLOAT16; }
+
+  void look_at(uint32_t i) {
+    Epilogue e;
+    e.product = i;
+    const uint32_t v = node(i).results;
+    find_activation(e, v);
+    if (e.kind == Kind::kReluGradient || e.kind == Kind::kGeluGradient)
+      e.sum = find_sum(node(e.activation).results, columns(v), is_reshape_of());
+    if (e.kind == Kind::kNone && node(i).op == LAZYT_OP_MM) find_sum_of_operand(e);
+    if (e.kind == Kind::kNone && e.sum == LAZYT_NONE) return;
+    for (uint32_t part : {e.activation, e.sum})
+      if (part != LAZYT_NONE) parts_.push_back(part);
+    if (e.forward) found_.at(e.forward->product).keeps = true;
+    found_.emplace(i, e);
+  }
+
+  // cuBLASLt's GELU is the tanh form. What its tanh is worth is said nowhere: not for f32, where it would show.
+  bool is_tanh_form(uint32_t i, uint64_t form) const {
+    return program_.string(program_.args(node(i))[form]) == "tanh" && is_half(value(node(i).results).dtype) &&
+           columns(node(i).results) % 8 == 0;
+  }
+
+  void find_activation(Epilogue& e, uint32_t v) {
+    const auto all = readers(v);
+    const bool alone = all && all->size() == 1;
+    auto take = [&](Kind kind, uint32_t activation) {
+      if (value(node(activation).results).dtype != value(v).dtype || columns(node(activation).results) != columns(v)) return;
+      e.kind = kind, e.activation = activation;
+    };
+    if (alone && node(all->front()).op == LAZYT_OP_RELU) return take(Kind::kRelu, all->front());
+    // The product itself may be read as well: then it is stored, too. Who reads it need not be looked through.
+    for (uint32_t reader : all ? *all : users_[v]) {
+      if (node(reader).op != LAZYT_OP_GELU || !is_tanh_form(reader, 1)) continue;
+      e.keeps = !alone;
+      return take(Kind::kGelu, reader);
+    }
+    if (!alone || node(e.product).op != LAZYT_OP_MM) return;
+    const uint32_t reader = all->front();
+    const lazyt_op_t op = node(reader).op;
+    if (op != LAZYT_OP_THRESHOLD_BACKWARD && op != LAZYT_OP_GELU_BACKWARD) return;
+    const uint32_t grad = argument(program_, node(reader), 0), saved = argument(program_, node(reader), 1);
+    if (root(grad, is_reshape_of()) != v || saved == LAZYT_NONE || count(saved) != count(v)) return;
+    if (op == LAZYT_OP_THRESHOLD_BACKWARD) {
+      const lazyt_arg_t& threshold = program_.args(node(reader))[2];
+      if (threshold.kind == LAZYT_ARG_VALUE || toolkit::Builder::double_of(threshold) != 0) return;
+      const uint32_t made = maker_[root(saved, is_reshape_of())];
+      for (auto& [product, forward] : found_)
+        if (forward.kind == Kind::kRelu && forward.activation == made && columns(node(product).results) == columns(v)) e.forward = &forward;
+      if (e.forward) take(Kind::kReluGradient, reader);
+    } else if (is_tanh_form(reader, 2) && is_there(saved, e.product) && value(saved).dtype == value(v).dtype) {
+      e.saved = saved;
+      take(Kind::kGeluGradient, reader);
+    }
+  }
+
+  std::function<bool(uint32_t)> is_reshape_of() const {
+    return [this](uint32_t i) { return is_reshape(i); };
+  }
+
+  // A node that sums v, or a view of it, over all but its `n` columns.
+  template <class F>
+  uint32_t find_sum(uint32_t v, int64_t n, F&& is_seen) const {
+    for (uint32_t i : users_[v]) {
+      if (is_seen(i)) {
+        if (const uint32_t further = find_sum(node(i).results, n, is_seen); further != LAZYT_NONE) return further;
+        continue;
+      }
+      if (node(i).op != LAZYT_OP_SUM_DIM_INTLIST || is_part(i) || value(node(i).results).dtype != value(v).dtype) continue;
+      const auto reduced = toolkit::reduced_dims(program_, node(i));
+      if (reduced.size() < 2 || reduced.back() || columns(v) != n) continue;
+      if (std::all_of(reduced.begin(), reduced.end() - 1, [](bool r) { return r; })) return i;
+    }
+    return LAZYT_NONE;
+  }
+
+  // The first node that reads v as it lies in memory.
+  uint32_t first_use(uint32_t v) const {
+    uint32_t first = LAZYT_NONE;
+    for (uint32_t i : users_[v]) {
+      uint32_t use = i;
+      if (is_view(i)) {
+        use = LAZYT_NONE;
+        for (uint32_t r = 0; r < node(i).result_count; ++r) use = std::min(use, first_use(node(i).results + r));
+      }
+      first = std::min(first, use);
+    }
+    return first;
+  }
+
+  // Where the group of pointwise nodes that makes an operand would not sum it as well.
+  void find_sum_of_operand(Epilogue& e) {
+    const uint32_t v = node(e.product).results;
+    const int64_t n = columns(v), m = count(v) / n;
+    for (const auto& [side, length] : {std::pair<uint64_t, int64_t>{0, m}, {1, n}}) {
+      const uint32_t operand = origin(argument(program_, node(e.product), side));
+      if (operand == LAZYT_NONE || !is_there(operand, e.product)) continue;
+      const uint32_t sum = find_sum(operand, length, [&](uint32_t i) { return is_view(i) && node(i).result_count == 1; });
+      // Its first reader must come behind the product. (LAZYT_NONE is the largest number.)
+      if (sum == LAZYT_NONE || first_use(node(sum).results) < e.product) continue;
+      e.sum = sum;
+      return;
+    }
+  }
+
+  const ProgramView& program_;
+  std::vector<uint32_t> maker_;               // of values: node
+  std::vector<bool> is_output_;
+  std::vector<std::vector<uint32_t>> users_;  // of values: nodes
+  std::vector<uint32_t> parts_;
+  std::map<uint32_t, Epilogue> found_;
+};
+
+}  // namespace
+
+Epilogues::Epilogues(const ProgramView& program, bool has_library) {
+  if (!has_library) return;
+  all_ = Finder(program).run();
+  for (auto& [i, e] : all_) {
+    products_.emplace(program.nodes()[i].results, &e);
+    for (uint32_t part : {e.activation, e.sum})
+      if (part != LAZYT_NONE) parts_.emplace(program.nodes()[part].results, &e);
+  }
+}
+
+}  // namespace lazyt::cuda

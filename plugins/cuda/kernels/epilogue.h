@@ -1,0 +1,54 @@
+// Which nodes of a program are the epilogue of a matrix product: what cuBLASLt can do to a result before it stores it.
+//
+//   relu(x w + b), gelu(x w + b)                 an activation; what its gradient will read is stored beside
+//   threshold_backward(g w, relu), gelu_backward an activation's gradient, with the sum of its rows: the bias' gradient
+//   g' x beside sum(g)                           the sum of an operand's rows: the bias' gradient, where g is no activation's
+//
+// Such nodes are lowered with their product, or by themselves where the library does not take them.
+#pragma once
+
+#include <map>
+#include <optional>
+
+#include "lazyt/toolkit/plan.hpp"
+
+namespace lazyt::cuda {
+
+// Of one product.
+struct Epilogue {
+  enum class Kind : uint8_t { kNone, kRelu, kGelu, kReluGradient, kGeluGradient } kind = Kind::kNone;
+  uint32_t product = LAZYT_NONE, activation = LAZYT_NONE, sum = LAZYT_NONE;  // nodes
+  // kRelu: a gradient wants to know where it was above 0. kGelu: others read the product, too.
+  bool keeps = false;
+  const Epilogue* forward = nullptr;  // of kReluGradient: where the mask is made
+  uint32_t saved = LAZYT_NONE;        // of kGeluGradient: the value that GELU was applied to
+
+  // ---- while the program is lowered
+  std::optional<toolkit::Tensor> mask;        // of bits, as cuBLASLt writes it
+  std::optional<toolkit::Tensor> sum_place;   // the sum came before its product
+  bool lowered = false, activated = false, summed = false;  // the product; with it the other two
+};
+
+class Epilogues {
+ public:
+  // Finds none if the library is not there.
+  Epilogues(const plugin::ProgramView& program, bool has_library);
+
+  // Of a product; null for one without.
+  Epilogue* of(const lazyt_node_t& product) { return find(products_, product); }
+  // That an activation or a sum is part of; null for other nodes.
+  Epilogue* around(const lazyt_node_t& part) { return find(parts_, part); }
+
+ private:
+  using Map = std::map<uint32_t, Epilogue*>;  // by a node's first result
+  static Epilogue* find(const Map& map, const lazyt_node_t& node) {
+    if (node.result_count == 0) return nullptr;
+    const auto found = map.find(node.results);
+    return found == map.end() ? nullptr : found->second;
+  }
+
+  std::map<uint32_t, Epilogue> all_;  // by the product's node
+  Map products_, parts_;
+};
+
+}  // namespace lazyt::cuda

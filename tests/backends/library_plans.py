@@ -1,0 +1,108 @@
+"""Runs small models on the CUDA plugin's stand-ins for libraries; prints the steps of each and how far it is from eager.
+
+Run by test_libraries_of_cuda.py in a process of its own: which libraries there are is known when the plugin is loaded.
+"""
+
+import ctypes
+import json
+import os
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import lazyt
+
+FOLDER = Path(os.environ["LAZYT_CUDA_DUMP"])
+REPORT = {}
+
+
+@contextmanager
+def refused(variable, value):
+    os.environ[variable] = value
+    yield
+    del os.environ[variable]
+
+
+def steps_since(before):
+    files = sorted(set(FOLDER.glob("program_*.txt")) - before, key=lambda p: int(p.stem.split("_")[-1]))
+    return [line.split("\t")[0] for f in files for line in f.read_text().splitlines()]
+
+
+def compare(name, module, x, train=True, dtype=torch.float32):
+    """Loss, result and gradients of one step, as the largest error relative to the largest value of each tensor."""
+
+    def run(device, dtype):
+        torch.manual_seed(0)
+        m = module().to(device=device, dtype=dtype)
+        made = m(x.to(device=device, dtype=dtype))
+        if not train:
+            return [made.detach().float().cpu()]
+        made.float().square().mean().backward()
+        out = [made.detach(), *(p.grad for p in m.parameters())]
+        return [t.float().cpu() for t in out]
+
+    before = set(FOLDER.glob("program_*.txt"))
+    with torch.set_grad_enabled(train):
+        expected = run("cpu", torch.float64)
+        got = run("lazyt", dtype)
+    error = max(((g - e).abs().max() / e.abs().max().clamp(min=1e-6)).item() for g, e in zip(got, expected))
+    REPORT[name] = {"steps": steps_since(before), "error": error}
+
+
+class Mlp(nn.Module):
+    def __init__(self, activation, n=32, bias=True):
+        super().__init__()
+        self.a, self.b = nn.Linear(16, n, bias=bias), nn.Linear(n, 8, bias=bias)
+        self.activation = activation
+
+    def forward(self, x):
+        return self.b(self.activation(self.a(x)))
+
+
+class ReadTwice(Mlp):
+    def forward(self, x):
+        before = self.a(x)
+        return self.b(self.activation(before)) + before[..., :8]
+
+
+def gelu(x):
+    return F.gelu(x, approximate="tanh")
+
+
+def epilogues():
+    x, cube = torch.randn(24, 16), torch.randn(4, 6, 16)
+    half = {"dtype": torch.bfloat16}
+    compare("relu", lambda: Mlp(F.relu), x)
+    compare("relu of three dims", lambda: Mlp(F.relu), cube)
+    compare("relu without bias", lambda: Mlp(F.relu, bias=False), x)
+    compare("relu at inference", lambda: Mlp(F.relu), x, train=False)
+    compare("relu whose operand is read", lambda: ReadTwice(F.relu), x)
+    compare("gelu", lambda: Mlp(gelu), x, **half)
+    compare("gelu of three dims", lambda: Mlp(gelu), cube, **half)
+    compare("gelu at inference", lambda: Mlp(gelu), x, train=False, **half)
+    compare("gelu whose operand is read", lambda: ReadTwice(gelu), x, train=False, **half)
+    compare("gelu in f32", lambda: Mlp(gelu), x)
+    compare("gelu in f64", lambda: Mlp(gelu), x, dtype=torch.float64)
+    compare("gelu by erf", lambda: Mlp(F.gelu), x, **half)
+    compare("gelu of 20 columns", lambda: Mlp(gelu, n=20), x, **half)
+    compare("linear after linear", lambda: nn.Sequential(nn.Linear(16, 40), nn.Linear(40, 8)), x)
+    for name, numbers in {"masks": "134", "sums": "152", "gradients": "136,152", "all": "2,6,130,134,136,152,256,512"}.items():
+        with refused("LAZYT_FAKE_CUBLASLT_REFUSE", numbers):  # other sizes: answers are kept
+            n = 64 + 8 * len(name)
+            compare(f"relu, refused {name}", lambda n=n: Mlp(F.relu, n=n), x)
+            compare(f"sums, refused {name}", lambda n=n: nn.Sequential(nn.Linear(16, n), nn.Linear(n, 8)), x)
+    library = ctypes.CDLL(os.environ["LAZYT_CUDA_CUBLASLT"])
+    library.lazyt_fake_cublaslt_questions.restype = ctypes.c_uint64
+    before = library.lazyt_fake_cublaslt_questions()
+    compare("eight alike", lambda: nn.Sequential(*(nn.Linear(16, 16) for _ in range(8))), x, train=False)
+    REPORT["eight alike"]["questions"] = library.lazyt_fake_cublaslt_questions() - before
+
+
+if __name__ == "__main__":
+    assert lazyt  # registers the device
+    globals()[sys.argv[1]]()
+    print(json.dumps(REPORT))

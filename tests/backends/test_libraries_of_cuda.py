@@ -1,0 +1,89 @@
+"""What the CUDA plugin leaves to NVIDIA's libraries, on stand-ins for them: no more than asked, and the same values."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FAKE = os.environ.get("LAZYT_FAKE_CUDA_LIBRARIES")
+pytestmark = pytest.mark.skipif(
+    os.environ.get("LAZYT_BACKEND") != "cuda" or not FAKE, reason="run with LAZYT_BACKEND=cuda on the stand-ins"
+)
+BOUNDS = {"float": 1e-5, "double": 1e-12, "lazyt_bf16": 0.03}
+
+
+def plans(kind, folder, **environment):
+    kept = {k: v for k, v in os.environ.items() if k != "LAZYT_CUDA_LIBRARIES"}
+    kept |= {"LAZYT_CUDA_DUMP": str(folder), "LAZYT_CUDA_CACHE_DIR": str(folder / "cache"), **environment}
+    script = Path(__file__).with_name("library_plans.py")
+    done = subprocess.run([sys.executable, script, kind], env=kept, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def epilogues(tmp_path_factory):
+    library = str(Path(FAKE, "lazyt_fake_cublaslt.so").resolve())
+    return plans("epilogues", tmp_path_factory.mktemp("plans"), LAZYT_CUDA_CUBLASLT=library)
+
+
+def calls(plan):
+    """What each call of cuBLASLt computes beside its product."""
+    words = [step.split()[3:] for step in plan["steps"] if step.startswith("cublasLt")]
+    return sorted(" ".join(w) for w in words)
+
+
+TRAINED = {
+    "relu": ["", "", "bias", "bias relu mask", "relu gradient sum"],
+    "relu of three dims": ["", "", "bias", "bias relu mask", "relu gradient sum"],
+    "relu without bias": ["", "", "", "relu gradient", "relu mask"],
+    "relu at inference": ["bias", "bias relu"],
+    "gelu": ["", "", "bias", "bias gelu kept", "gelu gradient sum"],
+    "gelu of three dims": ["", "", "bias", "bias gelu kept", "gelu gradient sum"],
+    "gelu at inference": ["bias", "bias gelu"],
+    "gelu whose operand is read": ["bias", "bias gelu kept"],
+    "linear after linear": ["", "", "bias", "bias", "sum of a"],
+}
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_an_activation_its_gradient_and_the_bias_gradient_are_part_of_the_product(epilogues, name):
+    assert calls(epilogues[name]) == TRAINED[name]
+
+
+@pytest.mark.parametrize(
+    "name", ["relu whose operand is read", "gelu in f32", "gelu in f64", "gelu by erf", "gelu of 20 columns"]
+)
+def test_what_the_library_does_otherwise_or_not_is_left_to_kernels(epilogues, name):
+    assert not any("relu" in call or "gelu" in call for call in calls(epilogues[name]))
+
+
+REFUSED = {
+    "relu, refused masks": ["", "", "", "bias", "bias relu"],
+    "relu, refused sums": ["", "", "bias", "bias relu mask", "relu gradient"],
+    "relu, refused gradients": ["", "", "", "bias", "bias relu mask"],
+    "relu, refused all": ["", "", "", "bias", "bias"],
+    "sums, refused all": ["", "", "", "bias", "bias"],
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_the_library_has_no_algorithm_for_is_asked_for_in_parts(epilogues, name):
+    assert calls(epilogues[name]) == REFUSED[name]
+
+
+def test_values_are_those_of_eager(epilogues):
+    wrong = {}
+    for name, plan in epilogues.items():
+        dtype = next(s.split()[1] for s in plan["steps"] if s.startswith("cublasLt"))
+        if plan["error"] > BOUNDS[dtype]:
+            wrong[name] = plan["error"]
+    assert wrong == {}
+
+
+def test_products_alike_are_asked_about_once(epilogues):
+    assert len(calls(epilogues["eight alike"])) == 8
+    assert epilogues["eight alike"]["questions"] == 3  # the first reads an input, the last writes an output

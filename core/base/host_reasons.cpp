@@ -15,6 +15,11 @@ auto& reasons() {
 
 }  // namespace
 
+std::string host_name(std::string_view op) {
+  constexpr std::string_view kOwn = "lazyt::";
+  return op.starts_with(kOwn) ? fmt::format("aten::{}", op.substr(kOwn.size())) : std::string(op);
+}
+
 void note_host_reason(std::string_view op, std::string_view reason, std::string_view line) {
   std::lock_guard lock(mutex);
   if (!reasons().contains(op))

@@ -7,6 +7,10 @@
 
 namespace lazyt::base {
 
+// The name under which an operator counts that ran on the host: "aten::normal" for the program's lazyt::normal, for
+// "lazyt::..." counts what was recorded.
+std::string host_name(std::string_view op);
+
 // Kept if it is the operator's first. line: "model.py:12", may be empty. [any thread]
 void note_host_reason(std::string_view op, std::string_view reason, std::string_view line);
 bool has_host_reason(std::string_view op);  // [any thread]

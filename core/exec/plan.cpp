@@ -9,6 +9,7 @@
 #include <new>
 
 #include "base/counters.h"
+#include "base/host_reasons.h"
 #include "exec/in_flight.h"
 
 namespace lazyt::exec {
@@ -358,7 +359,7 @@ class Launch {
     }
 
     if (!graph.nodes.empty()) {
-      for (const ir::Node& node : graph.nodes) base::counter(node.name).add();
+      for (const ir::Node& node : graph.nodes) base::counter(base::host_name(node.name)).add();
       base::counter("FallbackBytes").add(static_cast<int64_t>(moved));
       LAZYT_RETURN_IF_ERROR(plan_.host_runner->run(graph, inputs, outputs));
     } else {

@@ -12,9 +12,11 @@
 #include <fmt/format.h>
 
 #include "base/counters.h"
+#include "base/host_reasons.h"
 #include "exec/host_runner.h"
 #include "frontend/arguments.h"
 #include "frontend/dtype.h"
+#include "frontend/host_random.h"
 #include "frontend/registration.h"
 #include "trace/session.h"
 
@@ -44,8 +46,10 @@ class Runner final : public exec::HostRunner {
     for (const ir::Node& node : graph.nodes) {
       std::string name = node.name + (node.overload.empty() ? "" : "." + node.overload);
       if (node.source) name += fmt::format(", {}:{}", node.source->file, node.source->line);
+      const auto begin = std::chrono::steady_clock::now();
       try {
-        run_node(node, values);
+        std::vector<at::Tensor> results = is_draw(node) ? draw_on_host(node, values) : run_node(node, values);
+        std::move(results.begin(), results.end(), values.begin() + node.first_result);
       } catch (const c10::IndexError& e) {
         return base::Status(LAZYT_CODE_OUT_OF_RANGE, e.what_without_backtrace()).with_note("host", name);
       } catch (const c10::Error& e) {
@@ -53,6 +57,7 @@ class Runner final : public exec::HostRunner {
       } catch (const std::exception& e) {
         return base::internal(e.what()).with_note("host", name);
       }
+      base::record_time(base::host_name(node.name), std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
     }
     for (size_t i = 0; i < outputs.size(); i++) tensor(outputs[i]).copy_(values[graph.outputs[i].value]);
     return {};
@@ -63,7 +68,7 @@ class Runner final : public exec::HostRunner {
     return at::from_blob(t.data, t.meta.dims, t.meta.strides, at::TensorOptions().dtype(to_torch(t.meta.dtype)));
   }
 
-  static void run_node(const ir::Node& node, std::vector<at::Tensor>& values) {
+  static std::vector<at::Tensor> run_node(const ir::Node& node, const std::vector<at::Tensor>& values) {
     auto handle = c10::Dispatcher::singleton().findSchema({node.name, node.overload});
     TORCH_CHECK(handle, "lazyt: no host implementation of ", node.name, "; the backend must take it");
     const auto& schema_args = handle->schema().arguments();
@@ -79,9 +84,7 @@ class Runner final : public exec::HostRunner {
       stack[i] = map_tensors(stack[i], [](const at::Tensor& t) { return t.clone(); });
       collect(written, stack[i]);
     }
-    const auto begin = std::chrono::steady_clock::now();
     handle->callBoxed(stack);
-    base::record_time(node.name, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
     for (size_t i = 0; i < stack.size(); i++)
       if (!writes(handle->schema().returns()[i])) collect(results, stack[i]);
     for (at::Tensor& t : written)
@@ -89,7 +92,7 @@ class Runner final : public exec::HostRunner {
     // What was written from fewer elements: some kernels read past an expanded operand, or refuse it.
     if (node.name == "aten::expand") results[0] = results[0].contiguous();
     TORCH_CHECK(results.size() == node.result_count, "lazyt: ", node.name, " gave ", results.size(), " tensors, not ", node.result_count);
-    std::copy(results.begin(), results.end(), values.begin() + node.first_result);
+    return results;
   }
 
   // Operators that PRG-3 defines on row-major operands; PyTorch's look at the storage.

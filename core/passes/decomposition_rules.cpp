@@ -130,6 +130,17 @@ Results clamp(Pieces& p) {
 
 Results square(Pieces& p) { return one(p.binary("mul", p.value(0), p.value(0))); }
 
+// ---- draws of f16 and bf16: equal (integers up to 2^24)
+
+Results draw(Pieces& p) {
+  const DType dtype = p.result().dtype;
+  if (!is_half(dtype)) return kNot;
+  std::vector<Arg> args = p.args;
+  if (p.is_value(0)) args[0] = Arg::of_value(p.cast(p.value(0), LAZYT_DTYPE_FLOAT32));  // bernoulli: probabilities
+  else args[1] = Arg::of_int(LAZYT_DTYPE_FLOAT32, LAZYT_ARG_DTYPE);
+  return one(p.cast(p.op(p.node.name, "", std::move(args), LAZYT_DTYPE_FLOAT32, p.result().dims), dtype));
+}
+
 // ---- products: bound 2 (the product is rounded before the sum)
 
 Results addmm(Pieces& p) {
@@ -463,7 +474,8 @@ Results fused_optimizer(Pieces& p) {
 Rule find_rule(std::string_view name) {
   static const auto* rules = new std::unordered_map<std::string_view, Rule>{
       {"addcmul", addcmul},         {"addmm", addmm},
-      {"clamp", clamp},             {"embedding", embedding},
+      {"clamp", clamp},             {"draw", draw},
+      {"embedding", embedding},
       {"fill", fill},               {"foreach", foreach},
       {"from_output", from_output}, {"fused_optimizer", fused_optimizer},
       {"gelu", gelu},               {"layer_norm", layer_norm},

@@ -351,7 +351,7 @@ base::Result<base::Ref<exec::Plan>> Session::plan_for(const Tape& tape, const Va
   }
   std::vector<partition::Refusal> refusals;
   LAZYT_ASSIGN_OR_RETURN(auto plan, partition::compile(graph, device, 0, host_runner_, &refusals, &passes::decompose_and_mark));
-  for (const partition::Refusal& r : refusals) base::note_host_reason(r.op.substr(0, r.op.find('.')), r.reason, r.line);
+  for (const partition::Refusal& r : refusals) base::note_host_reason(base::host_name(r.op.substr(0, r.op.find('.'))), r.reason, r.line);
   plan->name = where(tape);
   programs_.insert(program, 0, plan);
   return plan;

@@ -41,7 +41,7 @@ def metric_data(name: str) -> tuple[int, float, list[float]] | None:
 
 def fallbacks() -> dict[str, int]:
     """Operators that ran on the host, and how often. Reading a single value counts as one."""
-    return {name: n for name, n in _C.counters().items() if name.startswith("aten::")}
+    return {name: n for name, n in _C.counters().items() if "::" in name and not name.startswith("lazyt::")}
 
 
 def fallback_reasons() -> dict[str, str]:

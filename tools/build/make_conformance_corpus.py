@@ -1124,6 +1124,15 @@ def random(folder):
             exact=True,
             host=host,
         )
+        # One word an element whatever the dtype.
+        c.case(
+            f"bernoulli_f64_{tag}",
+            "lazyt::bernoulli",
+            [p.double()[:3], *stream],
+            lambda p, *_, u=u: (torch.tensor(u[:33], dtype=torch.float64).reshape(3, 11) < p).double(),
+            exact=True,
+            host=host,
+        )
         for dtype in (torch.int64, torch.int32, torch.float32):
             draw = wide_word if dtype == torch.int64 else word
             low, high = -3, 1000

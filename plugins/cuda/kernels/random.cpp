@@ -70,7 +70,7 @@ void bernoulli(Builder& b, const lazyt_node_t& node) {
   const auto args = b.program.args(node);
   const Tensor p = b.dense(Builder::value_of(args[0]));
   const Tensor out = b.make_dense(node.results);
-  add_draw(b, "bernoulli", out, b.number_of(args[1]), b.number_of(args[2]), is_f64(out),
+  add_draw(b, "bernoulli", out, b.number_of(args[1]), b.number_of(args[2]), false,
            {{"ELEMENT", "lazyt_unit(u[k]) < lazyt_load((const T*)a.w[4], i + k) ? (T)1 : (T)0"}, {"BODY", kEachElement}}, {Word::address(p)},
            {p.storage});
 }

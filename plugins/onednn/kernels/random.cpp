@@ -100,16 +100,14 @@ void bernoulli(Builder& b, const lazyt_node_t& node) {
   const Number seed = b.number_of(args[1]), offset = b.number_of(args[2]);
   const int64_t count = out.count();
   b.add("bernoulli", {p.storage}, {out.storage}, [=](const Frame& f) {
-    draw(f, seed, offset, count, out.dtype == LAZYT_DTYPE_FLOAT64 ? 2 : 1,
-         [&](int64_t first, int64_t n, const uint32_t* w) {
-           for (int64_t i = 0; i < n; ++i) {
-             if (out.dtype == LAZYT_DTYPE_FLOAT64) {
-               f.at<double>(out)[first + i] = unit(wide(w, i)) < f.at<double>(p)[first + i];
-             } else {
-               f.at<float>(out)[first + i] = unit(w[i]) < f.at<float>(p)[first + i];
-             }
-           }
-         });
+    draw(f, seed, offset, count, 1, [&](int64_t first, int64_t n, const uint32_t* w) {
+      for (int64_t i = 0; i < n; ++i) {
+        if (out.dtype == LAZYT_DTYPE_FLOAT64)
+          f.at<double>(out)[first + i] = unit(w[i]) < f.at<double>(p)[first + i];
+        else
+          f.at<float>(out)[first + i] = unit(w[i]) < f.at<float>(p)[first + i];
+      }
+    });
   });
 }
 

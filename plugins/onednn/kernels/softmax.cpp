@@ -406,11 +406,13 @@ void lower_running_extreme(Builder& b, const lazyt_node_t& node) {
       for_lines(frame, lines, 1, [&](const auto& at, int64_t) {
         if (lines.n == 0) return;
         int64_t place = 0;
-        T taken = x[at[0]];
-        for (int64_t i = 0; i < lines.n; ++i) {
-          const T v = x[at[0] + i * lines.step[0]];
-          if (!beats<kMax>(widen(taken), widen(v))) taken = v, place = i;
-          y[at[1] + i * lines.step[1]] = taken;
+        auto best = widen(x[at[0]]);
+        for (int64_t i = 0; i < lines.n; ++i) {  // without a branch: who wins is not foreseen
+          const auto v = widen(x[at[0] + i * lines.step[0]]);
+          const bool wins = !beats<kMax>(best, v);
+          best = wins ? v : best;
+          place = wins ? i : place;
+          y[at[1] + i * lines.step[1]] = x[at[0] + place * lines.step[0]];
           p[at[1] + i * lines.step[1]] = place;
         }
       });

@@ -88,22 +88,61 @@ struct SortPlan {
   bool descending;
 };
 
-// The first k of all, in order, at the front. A few are kept sorted while the line goes by.
+// Whether one of n elements may come before `last`; NaN always may.
+template <class T>
+LAZYT_INLINE bool some_before(const T* x, int64_t n, Compute<T> last, bool descending) {
+  int some = last != last;
+  if (descending) {
+#pragma omp simd reduction(| : some)
+    for (int64_t i = 0; i < n; ++i) some |= (widen(x[i]) > last) | (widen(x[i]) != widen(x[i]));
+  } else {
+#pragma omp simd reduction(| : some)
+    for (int64_t i = 0; i < n; ++i) some |= widen(x[i]) < last;
+  }
+  return some;
+}
+#define LAZYT_SOME(T) \
+  LAZYT_CLONES bool some_before_of(const T* x, int64_t n, Compute<T> last, bool descending) { return some_before(x, n, last, descending); }
+LAZYT_SOME(float)
+LAZYT_SOME(double)
+LAZYT_SOME(Half)
+LAZYT_SOME(BFloat16)
+LAZYT_SOME(int16_t)
+LAZYT_SOME(int32_t)
+LAZYT_SOME(int64_t)
+#undef LAZYT_SOME
+
+constexpr int64_t kFew = 32;
+
+// The first k <= kFew of n elements, in order: they are kept sorted while the line goes by.
+template <class E, class T>
+void few_of(E* first, const T* x, int64_t step, int64_t n, int64_t k, bool descending) {
+  constexpr int64_t kChunk = 64;
+  auto element = [&](int64_t i) {
+    const auto key = key_of(x[i * step]);
+    return E::of(descending ? ~key : key, i);
+  };
+  for (int64_t i = 0; i < k; ++i) first[i] = element(i);
+  std::sort(first, first + k);
+  for (int64_t begin = k; begin < n; begin += kChunk) {
+    const int64_t end = std::min(n, begin + kChunk);
+    if constexpr (sizeof(T) > 1)
+      if (step == 1 && !some_before_of(x + begin, end - begin, widen(x[first[k - 1].place()]), descending)) continue;
+    for (int64_t i = begin; i < end; ++i) {
+      const E e = element(i);
+      if (!(e < first[k - 1])) continue;
+      int64_t to = k - 1;
+      for (; to > 0 && e < first[to - 1]; --to) first[to] = first[to - 1];
+      first[to] = e;
+    }
+  }
+}
+
+// The first k of all, in order, at the front.
 template <class E>
 void first_of(E* x, E* other, int64_t n, int64_t k) {
-  constexpr int64_t kFew = 32, kRadix = 128;
+  constexpr int64_t kRadix = 128;
   if (k == 0) return;
-  if (k <= kFew && k * 4 <= n) {
-    std::sort(x, x + k);
-    for (int64_t i = k; i < n; ++i) {
-      const E e = x[i];
-      if (!(e < x[k - 1])) continue;
-      int64_t to = k - 1;
-      for (; to > 0 && e < x[to - 1]; --to) x[to] = x[to - 1];
-      x[to] = e;
-    }
-    return;
-  }
   if (k == n && n >= kRadix && n < INT32_MAX) return radix_sort(x, other, n);
   if (k < n) std::nth_element(x, x + k - 1, x + n);
   std::sort(x, x + k);
@@ -118,6 +157,16 @@ void sort_lines(const Frame& frame, const SortPlan& plan, const Lines<2>& lines,
     for (int64_t line = begin; line < end; ++line, at.next()) {
       E* own = all + line * n * 2;
       const T* from = x + at.offsets[0];
+      auto put = [&](int64_t to, int64_t place) {
+        y[to] = from[place * lines.step[0]];
+        p[to] = place;
+      };
+      const bool sorts = plan.kind == Sorting::kSort || plan.kind == Sorting::kTopk;
+      if (sorts && k > 0 && k <= kFew && k * 4 <= n) {
+        few_of(own, from, lines.step[0], n, k, plan.descending);
+        for (int64_t i = 0; i < k; ++i) put(at.offsets[1] + i * lines.step[1], own[i].place());
+        continue;
+      }
       int64_t first_nan = n;
       for (int64_t i = n; i-- > 0;) {
         const T v = from[i * lines.step[0]];
@@ -125,11 +174,7 @@ void sort_lines(const Frame& frame, const SortPlan& plan, const Lines<2>& lines,
         const auto key = key_of(v);
         own[i] = E::of(plan.descending ? ~key : key, i);
       }
-      auto put = [&](int64_t to, int64_t place) {
-        y[to] = from[place * lines.step[0]];
-        p[to] = place;
-      };
-      if (plan.kind == Sorting::kSort || plan.kind == Sorting::kTopk) {
+      if (sorts) {
         first_of(own, own + n, n, k);
         for (int64_t i = 0; i < k; ++i) put(at.offsets[1] + i * lines.step[1], own[i].place());
       } else if (plan.kind == Sorting::kMedian && first_nan < n) {  // a NaN is the median

@@ -42,7 +42,8 @@ struct Columns {
   int64_t taps = 0, outputs = 0;
   bool padded = false;  // element `inputs` is read
   bool plain = true;    // all weights are 1
-  std::vector<int32_t> index;
+  bool runs = false;    // and taps, many of them, lie side by side
+  std::vector<int32_t> index, begin, end;  // of runs: from where to where
   std::vector<C> weight, divisor;
 
   explicit Columns(const Taps& t) : outputs(t.outputs()) {
@@ -59,6 +60,13 @@ struct Columns {
       divisor.push_back(t.divisor.empty() ? C(1) : static_cast<C>(t.divisor[o]));
     }
     plain = std::all_of(weight.begin(), weight.end(), [](C w) { return w == 1; });
+    runs = taps >= 16 && std::all_of(t.weight.begin(), t.weight.end(), [](double w) { return w == 1; });
+    for (int64_t o = 0; o < outputs && runs; ++o) {
+      const int32_t first = t.begin[o], n = t.begin[o + 1] - first;
+      begin.push_back(n ? t.index[first] : 0);
+      end.push_back(begin.back() + n);
+      for (int32_t k = 0; k < n; ++k) runs = runs && t.index[first + k] == begin.back() + k;
+    }
   }
 };
 
@@ -71,6 +79,14 @@ LAZYT_INLINE void combine_single(C* __restrict y, const C* __restrict row, const
   if (c.plain && c.taps == 1) {
 #pragma omp simd
     for (int64_t o = 0; o < n; ++o) y[o] = row[index[o]];
+  } else if (c.runs) {
+    const int32_t *begin = c.begin.data(), *end = c.end.data();
+    for (int64_t o = 0; o < n; ++o) {
+      C sum = 0;
+#pragma omp simd reduction(+ : sum)
+      for (int32_t i = begin[o]; i < end[o]; ++i) sum += row[i];
+      y[o] = sum;
+    }
   } else {
 #pragma omp simd
     for (int64_t o = 0; o < n; ++o) y[o] = 0;

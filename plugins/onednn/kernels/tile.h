@@ -24,7 +24,9 @@ enum class Op : uint8_t {
   kDiv,
   kDivInto,
   kMax,
-  kMin,     // acc op A; kSubFrom: A - acc; kDivInto: A / acc
+  kMin,
+  kCopysign,
+  kCopysignOf,  // acc op A; kSubFrom: A - acc; kDivInto: A / acc; kCopysignOf: A with acc's sign
   kFma,     // acc * A + B
   kFmaAdd,  // A * B + acc
   kEq,

@@ -26,6 +26,8 @@ std::optional<Binary> binary(vm::Op op, bool boolean) {
       return Binary{Op::kMax, Op::kMax};
     case vm::Op::kMin:
       return Binary{Op::kMin, Op::kMin};
+    case vm::Op::kCopysign:
+      return Binary{Op::kCopysign, Op::kCopysignOf};
     case vm::Op::kEq:
       return Binary{Op::kEq, Op::kEq};
     case vm::Op::kNe:

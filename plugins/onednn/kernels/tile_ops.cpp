@@ -26,6 +26,10 @@ V load(const float* p) {
   return v;
 }
 void store(float* p, V v) { std::memcpy(p, &v, sizeof v); }
+V copysign(V size, V sign) {
+  const VI bit = VI{} + INT32_MIN;
+  return std::bit_cast<V>((std::bit_cast<VI>(size) & ~bit) | (std::bit_cast<VI>(sign) & bit));
+}
 V truth(VI c) { return c ? V{} + 1.0f : V{}; }
 
 const float* at(const Operand& o, int64_t i) { return static_cast<const float*>(o.base) + (i & o.mask); }
@@ -73,6 +77,8 @@ V apply(V x, V a) {
   // A NaN on either side is the result.
   if constexpr (op == Op::kMax) return ((x > a) | (x != x)) ? x : a;
   if constexpr (op == Op::kMin) return ((x < a) | (x != x)) ? x : a;
+  if constexpr (op == Op::kCopysign) return copysign(x, a);
+  if constexpr (op == Op::kCopysignOf) return copysign(a, x);
   if constexpr (op == Op::kEq) return truth(x == a);
   if constexpr (op == Op::kNe) return truth(x != a);
   if constexpr (op == Op::kLt) return truth(x < a);
@@ -229,7 +235,7 @@ Machine make() {
   set(Op::op, run_ternary<Op::op, 2>, 2); \
   set(Op::op, run_ternary<Op::op, 3>, 3);
   BINARY(kAdd)
-  BINARY(kSub) BINARY(kSubFrom) BINARY(kMul) BINARY(kDiv) BINARY(kDivInto) BINARY(kMax) BINARY(kMin)
+  BINARY(kSub) BINARY(kSubFrom) BINARY(kMul) BINARY(kDiv) BINARY(kDivInto) BINARY(kMax) BINARY(kMin) BINARY(kCopysign) BINARY(kCopysignOf)
       BINARY(kEq) BINARY(kNe) BINARY(kLt) BINARY(kLe) BINARY(kGt) BINARY(kGe) TERNARY(kFma) TERNARY(kFmaAdd)
           TERNARY(kSelect) UNARY(kSquare) UNARY(kNeg) UNARY(kAbs) UNARY(kSqrt) UNARY(kRsqrt)
               UNARY(kReciprocal) UNARY(kExp) UNARY(kExpm1) UNARY(kLog) UNARY(kLog1p) UNARY(kTanh)

@@ -69,6 +69,8 @@ struct Reducer {
   // as they are.
   using Lane = std::conditional_t<kLogical, int32_t, std::conditional_t<(kExtreme || (kind == ReduceKind::kSum && kFloat)), T, Acc>>;
   static constexpr int kLanes = 16;
+  // Elements ahead that memory is fetched: what the CPU foresees itself is too little for code that only reads.
+  static constexpr int kAhead = 2048 / sizeof(T);
 
   static void row(Total& total, const void* in, int n) {
     auto* p = static_cast<const T*>(in);
@@ -86,6 +88,7 @@ struct Reducer {
         for (W& b : best) b = v;
         for (i = kWide; i + kAtOnce * kWide <= n; i += kAtOnce * kWide)
           for (int k = 0; k < kAtOnce; ++k) {
+            __builtin_prefetch(p + i + k * kWide + kAhead);
             std::memcpy(&v, p + i + k * kWide, sizeof v);
             best[k] = larger(v, best[k]);
             wrong |= v != v;
@@ -112,6 +115,7 @@ struct Reducer {
       for (; i + kAtOnce * kWide <= n; i += kAtOnce * kWide)
         for (int k = 0; k < kAtOnce; ++k) {
           F v;
+          __builtin_prefetch(p + i + k * kWide + kAhead);
           std::memcpy(&v, p + i + k * kWide, sizeof v);
           products[k] *= __builtin_convertvector(v, D);
         }
@@ -119,8 +123,10 @@ struct Reducer {
       for (int j = 0; j < kWide; ++j) acc *= all[j];
     } else if (n >= kLanes) {
       for (int j = 0; j < kLanes; ++j) lanes[j] = lift<Lane>(p[j]);
-      for (i = kLanes; i + kLanes <= n; i += kLanes)
+      for (i = kLanes; i + kLanes <= n; i += kLanes) {
+        __builtin_prefetch(p + i + kAhead);
         for (int j = 0; j < kLanes; ++j) lanes[j] = join<Lane>(lanes[j], lift<Lane>(p[i + j]));
+      }
       Acc part = static_cast<Acc>(lanes[0]);
       for (int j = 1; j < kLanes; ++j) part = join<Acc>(part, static_cast<Acc>(lanes[j]));
       acc = join<Acc>(acc, part);

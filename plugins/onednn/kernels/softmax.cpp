@@ -381,8 +381,11 @@ void lower_running(Builder& b, const lazyt_node_t& node) {
         T* y = frame.at<T>(out);
         for_lines(frame, lines, 1, [&](const auto& at, int64_t) {
           Running<A> running;
-          for (int64_t i = 0; i < lines.n; ++i)
-            y[at[1] + i * lines.step[1]] = narrow<T>(static_cast<Compute<T>>(running(static_cast<A>(widen(x[at[0] + i * lines.step[0]])))));
+          const int64_t n = lines.n, step = lines.step[0], out_step = lines.step[1];
+          const T* from = x + at[0];
+          T* to = y + at[1];
+          for (int64_t i = 0; i < n; ++i)
+            to[i * out_step] = narrow<T>(static_cast<Compute<T>>(running(static_cast<A>(widen(from[i * step])))));
         });
       });
     }
@@ -404,16 +407,19 @@ void lower_running_extreme(Builder& b, const lazyt_node_t& node) {
       T* y = frame.at<T>(values);
       int64_t* p = frame.at<int64_t>(places);
       for_lines(frame, lines, 1, [&](const auto& at, int64_t) {
-        if (lines.n == 0) return;
-        int64_t place = 0;
-        auto best = widen(x[at[0]]);
-        for (int64_t i = 0; i < lines.n; ++i) {  // without a branch: who wins is not foreseen
-          const auto v = widen(x[at[0] + i * lines.step[0]]);
+        const int64_t n = lines.n, step = lines.step[0], out_step = lines.step[1];
+        if (n == 0) return;
+        const T* from = x + at[0];
+        T* to = y + at[1];
+        int64_t *places_to = p + at[1], place = 0;
+        auto best = widen(from[0]);
+        for (int64_t i = 0; i < n; ++i) {  // without a branch: who wins is not foreseen
+          const auto v = widen(from[i * step]);
           const bool wins = !beats<kMax>(best, v);
           best = wins ? v : best;
           place = wins ? i : place;
-          y[at[1] + i * lines.step[1]] = x[at[0] + place * lines.step[0]];
-          p[at[1] + i * lines.step[1]] = place;
+          to[i * out_step] = from[place * step];
+          places_to[i * out_step] = place;
         }
       });
     });

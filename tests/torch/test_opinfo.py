@@ -40,3 +40,21 @@ def test_distributions_and_cuts_are_told_apart():
         return [torch.tensor(float(lazyt.metrics.counters().get("MarkStep", 0)))]
 
     assert distribution.cuts_matter(counts_cuts, "lazyt", on_cpu)
+
+
+def test_sixteen_bits_are_measured_against_sixty_four():
+    sys.path.insert(0, str(Path(__file__).parent))
+    import opinfo
+    from torch.testing._internal.opinfo.core import SampleInput
+
+    class Third:
+        name = "third"
+        op = staticmethod(lambda x: x / 3)
+
+    sample = SampleInput(torch.tensor([1.0, 2.0, float("inf")], dtype=torch.bfloat16))
+    right = opinfo.attempt(opinfo.perform, Third, "bfloat16", sample, "cpu")
+    off = [right[0] | {"value": right[0]["value"] * torch.tensor([1, 1.05, 1]).bfloat16()}]
+    unlike = [right[0] | {"value": right[0]["value"].nan_to_num()}]
+    for eager, lazy, near in ((off, right, True), (right, off, False), (right, unlike, False), (off, unlike, False)):
+        assert opinfo.difference(eager, lazy, True)
+        assert opinfo.nearer(Third, "bfloat16", sample, eager, lazy) is near

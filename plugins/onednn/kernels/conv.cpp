@@ -64,8 +64,8 @@ dnnl::convolution_forward::primitive_desc forward_desc(const Window& g, bool bia
   return {cpu_engine(), kind, algorithm::convolution_direct, src, weights, bias_desc, dst, g.stride, g.dilation, g.pad_begin, g.pad_end, attr};
 }
 
-dnnl::convolution_backward_data::primitive_desc data_desc(const Window& g, const memory::desc& weights, const dnnl::primitive_attr& attr) {
-  return {cpu_engine(), algorithm::convolution_direct, channels_last_desc(g.x, g.dtype), weights, channels_last_desc(g.y, g.dtype),
+dnnl::convolution_backward_data::primitive_desc data_desc(const Window& g, lazyt_dtype_t result, const memory::desc& weights, const dnnl::primitive_attr& attr) {
+  return {cpu_engine(), algorithm::convolution_direct, channels_last_desc(g.x, result), weights, channels_last_desc(g.y, g.dtype),
           g.stride, g.dilation, g.pad_begin, g.pad_end, forward_desc(g, false, any(g.w, g.dtype), {}), attr};
 }
 
@@ -107,13 +107,13 @@ class Lowering {
       const Tensor result = result_for(y);
       const ColumnGeometry g = columns();
       add_product(b_, add_columns(b_, g, activation(x)), turned(matrix(b_.dense(w))), rows(result));
-      if (bias) add_to_channels(b_, vector(*bias), result);
+      if (bias) add_to_channels(b_, vector(*bias, dtype_), result);
       return finish(result, y);
     }
     const bool with_bias = bias != nullptr;
     const memory::desc packed = query([&] { return forward_desc(g_, with_bias, any(g_.w, dtype_), {}); }, DNNL_ARG_WEIGHTS);
     PrimitiveArguments arguments{{{DNNL_ARG_SRC, activation(x)}, {DNNL_ARG_WEIGHTS, pack(w, packed)}}, {}, {}};
-    if (bias) arguments.reads.emplace_back(DNNL_ARG_BIAS, vector(*bias));
+    if (bias) arguments.reads.emplace_back(DNNL_ARG_BIAS, vector(*bias, dtype_));
     const Tensor result = result_for(y);
     arguments.writes.emplace_back(DNNL_ARG_DST, result);
     add_primitive(b_, "convolution", [g = g_, with_bias, packed](const auto& attr) { return forward_desc(g, with_bias, packed, attr); }, {},
@@ -129,15 +129,16 @@ class Lowering {
       const Tensor product = b_.scratch(dtype_, {g.rows(), g.width()});
       add_product(b_, rows(activation(y)), matrix(b_.dense(w)), product);
       add_columns_back(b_, g, product, with_height(result));
-      if (bias) add_to_channels(b_, vector(*bias), result);
+      if (bias) add_to_channels(b_, vector(*bias, dtype_), result);
       return finish(result, x);
     }
-    const memory::desc packed = query([&] { return data_desc(g_, any(g_.w, dtype_), {}); }, DNNL_ARG_WEIGHTS);
-    const Tensor result = result_for(x);
-    add_primitive(b_, "convolution backward data", [g = g_, packed](const auto& attr) { return data_desc(g, packed, attr); }, {},
+    const lazyt_dtype_t wide = bias ? LAZYT_DTYPE_FLOAT32 : dtype_;  // one rounding, behind the bias
+    const memory::desc packed = query([&] { return data_desc(g_, wide, any(g_.w, dtype_), {}); }, DNNL_ARG_WEIGHTS);
+    const Tensor result = wide == dtype_ ? result_for(x) : scratch_for(x, wide);
+    add_primitive(b_, "convolution backward data", [g = g_, wide, packed](const auto& attr) { return data_desc(g, wide, packed, attr); }, {},
                   {{{DNNL_ARG_DIFF_DST, activation(y)}, {DNNL_ARG_WEIGHTS, pack(w, packed)}}, {{DNNL_ARG_DIFF_SRC, result}}, {}},
                   useful_threads(work_));
-    if (bias) add_to_channels(b_, vector(*bias), result);
+    if (bias) add_to_channels(b_, vector(*bias, wide), result);
     finish(result, x);
   }
 
@@ -192,9 +193,9 @@ class Lowering {
   // An operand channels-last, in the dtype of the computation.
   Tensor activation(const Tensor& t) { return with_height(as_channels_last(b_, t, dtype_)); }
 
-  Tensor vector(const Tensor& t) {
-    if (t.dtype == dtype_ && t.layout.is_dense()) return t;
-    const Tensor out = b_.scratch(dtype_, t.dims());
+  Tensor vector(const Tensor& t, lazyt_dtype_t dtype) {
+    if (t.dtype == dtype && t.layout.is_dense()) return t;
+    const Tensor out = b_.scratch(dtype, t.dims());
     b_.copy(t, out);
     return out;
   }
@@ -215,7 +216,10 @@ class Lowering {
   // Where the primitive writes what shall lie in t.
   Tensor result_for(const Tensor& t) {
     if (t.dtype == dtype_ && is_channels_last(t)) return t;
-    return b_.scratch(dtype_, t.dims(), channels_last(t.dims()), static_cast<uint64_t>(t.count()) * lazyt_dtype_size(dtype_));
+    return scratch_for(t, dtype_);
+  }
+  Tensor scratch_for(const Tensor& t, lazyt_dtype_t dtype) {
+    return b_.scratch(dtype, t.dims(), channels_last(t.dims()), static_cast<uint64_t>(t.count()) * lazyt_dtype_size(dtype));
   }
   void finish(const Tensor& result, const Tensor& t) {
     if (result.storage != t.storage) b_.copy(result, t);

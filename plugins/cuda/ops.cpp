@@ -3,6 +3,7 @@
 #include "codegen/kernel.h"
 #include "custom.h"
 #include "lazyt/toolkit/moves.hpp"
+#include "lazyt/toolkit/recurrent.hpp"
 
 namespace lazyt::cuda {
 namespace {
@@ -22,6 +23,7 @@ const Operators& operators() {
     Operators made("cuda", find_custom);
     toolkit::add_common<FusedKernel>(made);
     toolkit::add_moves(made);
+    toolkit::add_recurrent<FusedKernel>(made);
     register_random(made);
     register_index(made);
     register_pool(made);

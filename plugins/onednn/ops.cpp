@@ -3,6 +3,7 @@
 #include "kernels/custom.h"
 #include "kernels/fused.h"
 #include "lazyt/toolkit/moves.hpp"
+#include "lazyt/toolkit/recurrent.hpp"
 
 namespace lazyt::onednn {
 namespace {
@@ -22,6 +23,7 @@ const Operators& operators() {
     Operators made("onednn", find_custom);
     toolkit::add_common<FusedKernel>(made);
     toolkit::add_moves(made);
+    toolkit::add_recurrent<FusedKernel>(made);
     for (auto f : {register_random, register_matmul, register_conv, register_pool, register_norm,
                    register_softmax, register_sort, register_loss, register_index, register_attention})
       f(made);

@@ -60,8 +60,9 @@ struct KernelSource {
   std::string text;
 };
 
-// `text`, which defines the kernel KERNEL, between #define and #undef of each of `defines` ("N", "AT(i)"). base: begins the
-// name.
+// `text` between #define and #undef of each of `defines` ("N", "AT(i)").
+std::string enclosed(std::string_view text, const std::vector<std::pair<std::string, std::string>>& defines);
+// The same for a `text` that defines the kernel KERNEL. base: begins the name.
 KernelSource specialise(std::string_view base, std::string_view text,
                         const std::vector<std::pair<std::string, std::string>>& defines);
 
@@ -86,8 +87,9 @@ struct KernelStep final : Step {
   uint32_t shared_bytes = 0;  // dynamic
   std::vector<Word> words;
   CUfunction function = nullptr;  // after compile
-  // Where several such steps may be one launch: the kernel's body over `w`, its words, and `block` of `blocks`.
-  std::string body;
+  // Where several such steps may be one launch: the kernel's body over `w`, its words, and `block` of `blocks`, and what
+  // stands before the kernel.
+  std::string body, before;
 
   std::string describe() const override { return "kernel " + source.name; }
 };
@@ -180,7 +182,7 @@ class Builder final : public toolkit::Builder {
   void copy_beside(const Tensor& from, const Tensor& to) override;
   std::vector<uint32_t> merge(const std::vector<Access>& accesses) override;  // codegen/batch.cpp
   StorageId donor_of(StorageId s) const;
-  bool may_join(const std::vector<uint32_t>& group, uint32_t step, const std::vector<Access>& accesses) const;
+  bool may_join(const Access& a, const Access& b) const;
   // A thread has its operands in registers before it stores a result.
   bool reuses_operands() const override { return true; }
 

@@ -1,9 +1,9 @@
 // Kernels over different tensors with the same body as one launch: an optimizer's update of every parameter, the members
 // of a _foreach_ operator. Each block finds its kernel by its index; the words of all of them are one parameter.
 #include <algorithm>
-#include <map>
 
 #include "../compile.h"
+#include "schedule.h"
 
 namespace lazyt::cuda {
 namespace {
@@ -15,7 +15,7 @@ constexpr size_t kMostWords = 4096 / 8;
 KernelSource batch_source(const KernelStep& step, size_t most) {
   const std::string words = std::to_string(step.words.size()), count = std::to_string(most);
   return specialise("batch_" + step.source.name.substr(0, step.source.name.rfind('_')),
-                    "LAZYT_KERNEL(KERNEL, " + std::to_string(most * (step.words.size() + 1)) + ", " + std::to_string(step.block[0]) +
+                    step.before + "LAZYT_KERNEL(KERNEL, " + std::to_string(most * (step.words.size() + 1)) + ", " + std::to_string(step.block[0]) +
                         ") {\nint s = 0;\nwhile (blockIdx.x >= (unsigned)a.w[s]) ++s;\n"
                         "const unsigned first = s ? (unsigned)a.w[s - 1] : 0, block = blockIdx.x - first, blocks = (unsigned)a.w[s] - first;\n"
                         "const unsigned long long* w = a.w + " + count + " + s * " + words + ";\n" + step.body + "}\n", {});
@@ -36,51 +36,83 @@ std::unique_ptr<Step> batch_of(const std::vector<const KernelStep*>& members) {
   return step;
 }
 
+// Who must run after whom: readers after what they read is written, writers after all that read what was there.
+class Order {
+ public:
+  explicit Order(size_t storages) : users_(storages) {}
+
+  // The steps that step `index` depends on. donor_of(storage): the storage that may be the same bytes, or LAZYT_NONE.
+  template <class Access, class DonorOf>
+  std::vector<uint32_t> add(uint32_t index, const Access& access, DonorOf&& donor_of) {
+    std::vector<uint32_t> out;
+    auto after = [&](const std::vector<uint32_t>& steps) { out.insert(out.end(), steps.begin(), steps.end()); };
+    for (const auto* list : {&access.reads, &access.reads_in_place})
+      for (StorageId s : *list) after(users_[s].writers);
+    for (StorageId s : access.writes) {
+      Users& u = users_[s];
+      if (!access.beside || access.beside != u.beside || !u.readers.empty()) {
+        u.before = std::move(u.readers);
+        u.before.insert(u.before.end(), u.writers.begin(), u.writers.end());
+        u.readers.clear(), u.writers.clear();
+        u.beside = access.beside;
+      }
+      after(u.before);
+      if (const StorageId donor = donor_of(s); donor != LAZYT_NONE) after(users_[donor].readers);
+    }
+    std::erase(out, index);  // writes a storage at several places
+    std::sort(out.begin(), out.end());
+    out.erase(std::unique(out.begin(), out.end()), out.end());
+    for (StorageId s : access.writes) users_[s].writers.push_back(index);
+    for (const auto* list : {&access.reads, &access.reads_in_place})
+      for (StorageId s : *list) users_[s].readers.push_back(index);
+    return out;
+  }
+
+ private:
+  struct Users {
+    std::vector<uint32_t> writers, readers;  // since the last writers before
+    std::vector<uint32_t> before;            // whom the writers follow
+    uint32_t beside = 0;
+  };
+  std::vector<Users> users_;
+};
+
+// Bytes that may be kept longer than the program's order asks for, to share a launch.
+constexpr uint64_t kSmall = 1 << 20;
+
 }  // namespace
 
 std::vector<uint32_t> Builder::merge(const std::vector<Access>& accesses) {
-  std::vector<uint32_t> positions(accesses.size());
-  std::vector<std::vector<uint32_t>> groups;  // steps by position
-  std::map<std::string, uint32_t> open;       // the latest group of a body that has room
-  // The first position after all that read or wrote a storage.
-  std::vector<uint32_t> after_read(plan().storages.size(), 0), after_write(plan().storages.size(), 0);
+  Order order(plan().storages.size());
+  Schedule schedule([&](uint32_t a, uint32_t b) { return may_join(accesses[a], accesses[b]); });
+  auto small = [&](const std::vector<StorageId>& list) {
+    return std::all_of(list.begin(), list.end(), [&](StorageId s) { return !is_own(s) || bytes_of(s) <= kSmall; });
+  };
   for (uint32_t i = 0; i < accesses.size(); ++i) {
-    uint32_t earliest = 0;
-    for (const auto* list : {&accesses[i].reads, &accesses[i].reads_in_place})
-      for (StorageId s : *list) earliest = std::max(earliest, after_write[s]);
-    for (StorageId s : accesses[i].writes) {
-      earliest = std::max({earliest, after_write[s], after_read[s]});
-      if (const uint32_t donor = donor_of(s); donor != LAZYT_NONE) earliest = std::max(earliest, after_read[donor]);
-    }
+    Schedule::Step step;
+    step.depends_on = order.add(i, accesses[i], [&](StorageId s) { return donor_of(s); });
     const auto* kernel = dynamic_cast<const KernelStep*>(exe_.steps[i].get());
-    auto at = static_cast<uint32_t>(groups.size());
     if (kernel && !kernel->body.empty()) {
-      const size_t most = kMostWords / (kernel->words.size() + 1);
-      const auto found = open.find(kernel->source.name);
-      if (found != open.end() && found->second >= earliest && groups[found->second].size() < most &&
-          may_join(groups[found->second], i, accesses)) {
-        at = found->second;
-      } else if (most > 1) {
-        open[kernel->source.name] = at;
-      }
+      step.kind = kernel->source.name;
+      step.most = static_cast<uint32_t>(kMostWords / (kernel->words.size() + 1));
+      step.may_hurry = small(accesses[i].writes);
+      step.may_wait = small(accesses[i].reads) && small(accesses[i].reads_in_place);
     }
-    if (at == groups.size()) groups.emplace_back();
-    groups[at].push_back(i);
-    positions[i] = at;
-    for (const auto* list : {&accesses[i].reads, &accesses[i].reads_in_place})
-      for (StorageId s : *list) after_read[s] = std::max(after_read[s], at + 1);
-    for (StorageId s : accesses[i].writes) after_write[s] = std::max(after_write[s], at + 1);
+    schedule.add(std::move(step));
   }
+  schedule.settle();
+  std::vector<uint32_t> positions(accesses.size());
   std::vector<std::unique_ptr<Step>> steps;
   std::vector<uint32_t> nodes;
-  for (const auto& group : groups) {
-    nodes.push_back(plan().step_nodes[group.front()]);
-    if (group.size() == 1) {
-      steps.push_back(std::move(exe_.steps[group.front()]));
+  for (const auto& place : schedule.places()) {
+    for (uint32_t i : place) positions[i] = static_cast<uint32_t>(steps.size());
+    nodes.push_back(plan().step_nodes[place.front()]);
+    if (place.size() == 1) {
+      steps.push_back(std::move(exe_.steps[place.front()]));
       continue;
     }
     std::vector<const KernelStep*> members;
-    for (uint32_t i : group) members.push_back(static_cast<const KernelStep*>(exe_.steps[i].get()));
+    for (uint32_t i : place) members.push_back(static_cast<const KernelStep*>(exe_.steps[i].get()));
     steps.push_back(batch_of(members));
   }
   exe_.steps = std::move(steps);
@@ -94,18 +126,17 @@ StorageId Builder::donor_of(StorageId s) const {
   return piece.kind == Plan::Piece::kOutput ? plan().outputs[piece.index].donor : LAZYT_NONE;
 }
 
-// A step that reads the donor of what another of the group writes stays out, or the output would have to be computed
-// beside.
-bool Builder::may_join(const std::vector<uint32_t>& group, uint32_t step, const std::vector<Access>& accesses) const {
-  auto reads_donor_of = [&](uint32_t reader, uint32_t writer) {
-    for (StorageId w : accesses[writer].writes) {
+// A step that reads the donor of what another writes stays out, or the output would have to be computed beside.
+bool Builder::may_join(const Access& a, const Access& b) const {
+  auto reads_donor_of = [&](const Access& reader, const Access& writer) {
+    for (StorageId w : writer.writes) {
       const StorageId donor = donor_of(w);
-      for (const auto* list : {&accesses[reader].reads, &accesses[reader].reads_in_place})
+      for (const auto* list : {&reader.reads, &reader.reads_in_place})
         if (donor != LAZYT_NONE && std::find(list->begin(), list->end(), donor) != list->end()) return true;
     }
     return false;
   };
-  return std::none_of(group.begin(), group.end(), [&](uint32_t other) { return reads_donor_of(step, other) || reads_donor_of(other, step); });
+  return !reads_donor_of(a, b) && !reads_donor_of(b, a);
 }
 
 }  // namespace lazyt::cuda

@@ -373,7 +373,7 @@ class KernelText {
             i + ")blocks * " + std::to_string(kThreads * pack) + ") {\n" +
             (all_linear ? "" : counters("i", 0, walk_.loops.dims.size())) + "const bool whole = aligned && n - i >= " + v + ";\n" + load +
             "#pragma unroll\nfor (int j = 0; j < " + v + "; ++j) {\n" + compute + "}\n" + store + "}\n";
-    add(b, "pointwise", body, blocks_for(count, pack), reads, writes, in_place, all_linear);
+    add(b, "pointwise", body, blocks_for(count, pack), reads, writes, in_place, true);
   }
   std::string last_word() const { return "w[" + std::to_string(words_.size() - 1) + "]"; }
   static std::array<uint32_t, 3> blocks_for(int64_t count, int64_t pack) {

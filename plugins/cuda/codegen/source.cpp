@@ -5,13 +5,30 @@ namespace lazyt::cuda {
 
 using plugin::Error;
 
-KernelSource specialise(std::string_view base, std::string_view text,
-                        const std::vector<std::pair<std::string, std::string>>& defines) {
+namespace {
+
+// The lines before and after a text.
+std::pair<std::string, std::string> around(const std::vector<std::pair<std::string, std::string>>& defines) {
   std::string before, after;
   for (const auto& [name, value] : defines) {
     before += "#define " + name + " " + value + "\n";
     after += "#undef " + name.substr(0, name.find('(')) + "\n";
   }
+  return {std::move(before), std::move(after)};
+}
+
+}  // namespace
+
+std::string enclosed(std::string_view text, const std::vector<std::pair<std::string, std::string>>& defines) {
+  const auto [before, after] = around(defines);
+  std::string out = before;
+  out += text;
+  return out + "\n" + after;
+}
+
+KernelSource specialise(std::string_view base, std::string_view text,
+                        const std::vector<std::pair<std::string, std::string>>& defines) {
+  const auto [before, after] = around(defines);
   // FNV-1a, 64 bits: www.isthe.com/chongo/tech/comp/fnv. The text itself is compared where it matters.
   uint64_t hash = 0xcbf29ce484222325u;
   for (std::string_view part : {std::string_view(before), text})

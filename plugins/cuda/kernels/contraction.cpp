@@ -16,7 +16,7 @@ constexpr std::string_view kTiled = R"(
   const long long size_m = SIZE_M, size_n = SIZE_N, size_k = SIZE_K;
   const long long tiles_m = (size_m + BM - 1) / BM, tiles_n = (size_n + BN - 1) / BN;
   const int tid = threadIdx.x, across = tid % kAcross, down = tid / kAcross;
-  for (long long tile = blockIdx.x; tile < tiles_m * tiles_n * BATCH * SPLITS; tile += gridDim.x) {
+  for (long long tile = block; tile < tiles_m * tiles_n * BATCH * SPLITS; tile += blocks) {
     const long long n0 = tile % tiles_n * BN, m0 = tile / tiles_n % tiles_m * BM;
     const long long part = tile / tiles_n / tiles_m % SPLITS, z = tile / tiles_n / tiles_m / SPLITS;
     const long long first = SPLITS == 1 ? 0 : (size_k + BK - 1) / BK * part / SPLITS * BK;
@@ -101,7 +101,7 @@ constexpr std::string_view kTiled = R"(
 constexpr std::string_view kJoin = R"(
   const long long size_m = SIZE_M, size_n = SIZE_N, count = BATCH * size_m * size_n;
   const A* parts = (const A*)a.w[WORDS - 1];
-  for (long long e = blockIdx.x * 256LL + threadIdx.x; e < count; e += gridDim.x * 256LL) {
+  for (long long e = block * 256LL + threadIdx.x; e < count; e += blocks * 256LL) {
     A sum = 0;
     for (int part = 0; part < SPLITS; ++part) sum += parts[part * count + e];
     Store::put(a, e / size_n / size_m, e / size_n % size_m, e % size_n, sum);
@@ -114,7 +114,7 @@ constexpr std::string_view kEach = R"(
   using Team = lazyt_team<TEAM, COLUMNS, THREADS>;
   const int lane = Team::lane();
   const long long size_m = SIZE_M, size_n = SIZE_N, size_k = SIZE_K, count = BATCH * size_m * size_n;
-  for (long long base = blockIdx.x * (long long)Team::kLines; base < count; base += gridDim.x * (long long)Team::kLines) {
+  for (long long base = block * (long long)Team::kLines; base < count; base += blocks * (long long)Team::kLines) {
     const long long e = base + Team::line();
     // Neighbours in a block are neighbours along m or n, as is best for the operand that is a matrix.
     const long long m = N_LAST ? e / size_n % size_m : e % size_m, n = N_LAST ? e % size_n : e / size_m % size_n;
@@ -171,14 +171,25 @@ void add_contraction(Builder& b, Contraction c) {
       {"BATCH", literal(c.batch)}, {"SIZE_M", c.text_m}, {"SIZE_N", c.text_n}, {"SIZE_K", c.text_k}};
   defines.insert(defines.end(), shape.begin(), shape.end());
   defines.insert(defines.end(), c.defines.begin(), c.defines.end());
-  auto text = [&](std::string_view threads, std::string_view body, bool reads) {
-    std::string out(kTeamText);
-    out += "LAZYT_KERNEL(KERNEL, WORDS, " + std::string(threads) + ") {\n  using Args = lazyt_args<WORDS>;\n";
-    out += c.common;
-    if (reads) out += c.left + c.right;
-    out += c.store;
-    out += body;
-    return out;
+  // Several may be one launch: see KernelStep::body.
+  auto add = [&](const std::string& name, std::string_view text, bool reads, uint32_t blocks, uint32_t threads,
+                 std::vector<Word> words, const std::vector<StorageId>& read, StorageId written) {
+    std::string body = "{\n  struct Args { const unsigned long long* w; };\n  const Args a{w};\n" + c.common;
+    if (reads) body += c.left + c.right;
+    body += c.store;
+    body += text;
+    defines.emplace_back("WORDS", std::to_string(words.size()));
+    auto step = std::make_unique<KernelStep>();
+    step->before = kTeamText;
+    step->body = enclosed(body, defines);
+    step->source = specialise(name, step->before + "LAZYT_KERNEL(KERNEL, " + std::to_string(words.size()) + ", " +
+                                        std::to_string(threads) + ") {\nconst unsigned long long* w = a.w;\n" +
+                                        "const unsigned block = blockIdx.x, blocks = gridDim.x;\n" + step->body + "}\n", {});
+    step->grid = {blocks, 1, 1};
+    step->block = {threads, 1, 1};
+    step->words = std::move(words);
+    defines.pop_back();
+    b.add_kernel(std::move(step), read, {written});
   };
   std::vector<Word> words = c.words;
 
@@ -191,11 +202,9 @@ void add_contraction(Builder& b, Contraction c) {
     const Team team = team_for(walk);
     for (const auto& define : team.defines()) defines.push_back(define);
     defines.emplace_back("N_LAST", flag(n_last));
-    defines.emplace_back("WORDS", std::to_string(words.size()));
     const auto blocks =
         static_cast<uint32_t>(std::min<int64_t>(ceil_div(walk.lines, team.lines()), INT32_MAX));
-    return b.add_kernel(specialise(c.name, text("THREADS", kEach, true), defines), {blocks, 1, 1},
-                        {team.threads, 1, 1}, 0, std::move(words), c.reads, {c.write});
+    return add(c.name, kEach, true, blocks, team.threads, std::move(words), c.reads, c.write);
   }
 
   Tile tile = kLarge;
@@ -215,16 +224,14 @@ void add_contraction(Builder& b, Contraction c) {
     parts = b.scratch(sums, {splits, c.batch, c.m, c.n});
     words.push_back(Word::address(parts));
   }
-  defines.emplace_back("WORDS", std::to_string(words.size()));
   const auto blocks = static_cast<uint32_t>(std::min<int64_t>(tile.blocks(c) * splits, INT32_MAX));
-  b.add_kernel(specialise(c.name, text("(BM / TM) * (BN / TN)", kTiled, true), defines), {blocks, 1, 1},
-               {static_cast<uint32_t>(tile.bm / tile.tm * (tile.bn / tile.tn)), 1, 1}, 0, words, c.reads,
-               {splits > 1 ? parts.storage : c.write});
+  add(c.name, kTiled, true, blocks, static_cast<uint32_t>(tile.bm / tile.tm * (tile.bn / tile.tn)), words, c.reads,
+      splits > 1 ? parts.storage : c.write);
   if (splits == 1) return;
   std::vector<StorageId> reads = c.reads;
   reads.push_back(parts.storage);
-  b.add_kernel(specialise(c.name + "_join", text("256", kJoin, false), defines), c.batch * c.m * c.n, 256,
-               std::move(words), reads, {c.write});
+  const auto joins = static_cast<uint32_t>(std::min<int64_t>(ceil_div(c.batch * c.m * c.n, 256), INT32_MAX));
+  add(c.name + "_join", kJoin, false, joins, 256, std::move(words), reads, c.write);
 }
 
 }  // namespace lazyt::cuda

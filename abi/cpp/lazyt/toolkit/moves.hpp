@@ -52,12 +52,14 @@ inline void cat(Builder& b, const lazyt_node_t& node) {
   const auto dim = static_cast<size_t>(Builder::int_of(args[1]));
   const Tensor out = b.make(node.results);
   int64_t at = 0;
-  for (const lazyt_arg_t& element : b.program.elements(args[0])) {
-    const Tensor& part = b.tensor(Builder::value_of(element));
-    if (part.layout.rank() != out.layout.rank()) continue;  // PyTorch's empty tensors of one dim
-    if (part.count()) b.copy(part, window(out, dim, at, part.dims()[dim]));
-    at += part.dims()[dim];
-  }
+  b.write_beside([&] {
+    for (const lazyt_arg_t& element : b.program.elements(args[0])) {
+      const Tensor& part = b.tensor(Builder::value_of(element));
+      if (part.layout.rank() != out.layout.rank()) continue;  // PyTorch's empty tensors of one dim
+      if (part.count()) b.copy(part, window(out, dim, at, part.dims()[dim]));
+      at += part.dims()[dim];
+    }
+  });
 }
 
 inline void slice_scatter(Builder& b, const lazyt_node_t& node) {

@@ -180,6 +180,13 @@ class Builder {
   virtual void copy(const Tensor& src, const Tensor& dst) = 0;
   // All elements of dst.
   virtual void fill(const Tensor& dst, Number number) = 0;
+  // The steps that f() adds write different elements of what they both write, in any order; it must not call this again.
+  template <class F>
+  void write_beside(F&& f) {
+    beside_ = ++besides_;
+    f();
+    beside_ = 0;
+  }
 
   // ---- arguments of a node
   static bool is_none(const lazyt_arg_t& a) { return a.kind == LAZYT_ARG_NONE; }
@@ -291,6 +298,8 @@ class Builder {
     // That the step also only reads, each element before it writes the same element (same dims, strides and offset) of
     // every storage it writes.
     std::vector<StorageId> reads_in_place;
+    // Not 0: steps of the same number write different elements of what they both write, in any order (write_beside).
+    uint32_t beside = 0;
   };
 
   // ---- what a backend says
@@ -316,6 +325,7 @@ class Builder {
   Plan& plan() const { return plan_; }
   // The backend has added a step to its list, made from the node being lowered.
   void note_step(Access access) {
+    access.beside = beside_;
     plan_.step_nodes.push_back(node_);
     accesses_.push_back(std::move(access));
   }
@@ -516,6 +526,7 @@ class Builder {
   std::vector<uint32_t> donors_;                        // of outputs: an input, or LAZYT_NONE
   std::vector<std::pair<uint32_t, uint32_t>> scalars_;  // value, program input
   uint32_t node_ = 0;                                   // being lowered
+  uint32_t beside_ = 0, besides_ = 0;                   // write_beside: the number now, and how many there were
   std::vector<std::pair<Tensor, Tensor>> copies_;       // made by laid_out
 };
 

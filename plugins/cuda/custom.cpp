@@ -1,7 +1,6 @@
 #include "custom.h"
 
-#include <map>
-#include <mutex>
+#include "lazyt/toolkit/custom.hpp"
 
 namespace lazyt::cuda {
 namespace {
@@ -13,19 +12,9 @@ struct Kernel {
   std::array<uint32_t, 3> grid, block;
 };
 
-struct Kernels {
-  std::mutex mutex;
-  std::map<std::string, std::shared_ptr<const Kernel>, std::less<>> by_name;
-};
-Kernels& kernels() {
-  static auto& all = *new Kernels;
+toolkit::CustomKernels<Kernel>& kernels() {
+  static auto& all = *new toolkit::CustomKernels<Kernel>;
   return all;
-}
-
-std::shared_ptr<const Kernel> find(const std::string& full_name) {
-  std::lock_guard lock(kernels().mutex);
-  const auto it = kernels().by_name.find(full_name);
-  return it == kernels().by_name.end() ? nullptr : it->second;
 }
 
 bool is_identifier(std::string_view text) {
@@ -43,11 +32,9 @@ std::array<uint32_t, 3> sizes(const uint32_t (&given)[3], std::array<uint32_t, 3
 
 lazyt_status_t* add(const lazyt_kernel_desc_t* desc) {
   return plugin::guard([&] {
-    const std::string name(plugin::view(desc->name));
+    const std::string name = toolkit::CustomKernels<Kernel>::name_of(*desc);
     if (desc->kind != LAZYT_KERNEL_CUDA_C)
       throw Error(LAZYT_CODE_UNIMPLEMENTED, "cuda takes kernels that are CUDA C, not kind " + std::to_string(desc->kind) + " ('" + name + "')");
-    if (name.find("::") == std::string::npos || name.starts_with("aten::"))
-      throw Error(LAZYT_CODE_INVALID_ARGUMENT, "'" + name + "' is no name of an operator of a user: 'mylib::op'");
     Kernel kernel{name, std::string(plugin::view(desc->source)), std::string(plugin::view(desc->entry)), {}, {256, 1, 1}};
     if (kernel.source.empty() || !is_identifier(kernel.entry))
       throw Error(LAZYT_CODE_INVALID_ARGUMENT, "the kernel '" + name + "' has no source, or no name of its function ('" + kernel.entry + "')");
@@ -57,18 +44,12 @@ lazyt_status_t* add(const lazyt_kernel_desc_t* desc) {
     }
     if (uint64_t{kernel.block[0]} * kernel.block[1] * kernel.block[2] > 1024)
       throw Error(LAZYT_CODE_INVALID_ARGUMENT, "the kernel '" + name + "': more than 1024 threads in a block");
-    std::lock_guard lock(kernels().mutex);
-    kernels().by_name[name] = std::make_shared<const Kernel>(std::move(kernel));
+    kernels().set(name, std::move(kernel));
   });
 }
 
 lazyt_status_t* remove(lazyt_string_t name) {
-  return plugin::guard([&] {
-    std::lock_guard lock(kernels().mutex);
-    const auto it = kernels().by_name.find(plugin::view(name));
-    if (it == kernels().by_name.end()) throw Error(LAZYT_CODE_NOT_FOUND, "there is no kernel '" + std::string(plugin::view(name)) + "'");
-    kernels().by_name.erase(it);
-  });
+  return plugin::guard([&] { kernels().remove(name); });
 }
 
 bool is_real(lazyt_dtype_t dtype) {
@@ -107,8 +88,7 @@ struct Call {
 
 void lower(Builder& b, const lazyt_node_t& node) {
   const ProgramView& program = b.program;
-  const auto kernel = find(program.full_name(node));
-  if (!kernel) throw Error(LAZYT_CODE_FAILED_PRECONDITION, "the kernel of " + program.full_name(node) + " was removed");
+  const auto kernel = kernels().of(program, node);
   Call call;
   const auto args = program.args(node);
   for (size_t i = 0; i < args.size(); ++i) {
@@ -146,13 +126,10 @@ void lower(Builder& b, const lazyt_node_t& node) {
 
 const Operator* find_custom(const std::string& full_name) {
   static const Operator taken{toolkit::Role::kOpaque, accept, lower};
-  return find(full_name) ? &taken : nullptr;
+  return kernels().find(full_name) ? &taken : nullptr;
 }
 
-void forget_custom_kernels() {
-  std::lock_guard lock(kernels().mutex);
-  kernels().by_name.clear();
-}
+void forget_custom_kernels() { kernels().clear(); }
 
 const lazyt_custom_kernel_t kCustomKernelTable = {
     .struct_size = sizeof(lazyt_custom_kernel_t),

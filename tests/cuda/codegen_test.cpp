@@ -21,8 +21,8 @@ class Codegen : public CudaTest {
  protected:
   void SetUp() override {
     CudaTest::SetUp();
-    char name[] = "/tmp/lazyt-cuda-cache-XXXXXX";
-    folder_ = mkdtemp(name);
+    std::string name = testing::TempDir() + "lazyt-cuda-cache-XXXXXX";
+    folder_ = mkdtemp(name.data());
   }
   void TearDown() override {
     fs::remove_all(folder_);

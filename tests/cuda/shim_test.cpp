@@ -54,14 +54,14 @@ Compiled compile(const std::string& source,
     std::memcpy(&header, image.data(), sizeof header);
     EXPECT_STREQ(header.magic, LAZYT_SHIM_MAGIC);
     EXPECT_EQ(header.library_bytes, size - sizeof header);
-    char path[] = "/tmp/lazyt-shim-test-XXXXXX";
-    const int fd = mkstemp(path);
+    std::string path = testing::TempDir() + "lazyt-shim-test-XXXXXX";
+    const int fd = mkstemp(path.data());
     EXPECT_EQ(write(fd, image.data() + sizeof header, header.library_bytes),
               static_cast<ssize_t>(header.library_bytes));
     close(fd);
-    out.library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    out.library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     EXPECT_NE(out.library, nullptr) << dlerror();
-    unlink(path);
+    unlink(path.c_str());
   }
   nvrtc.at<int(void**)>("nvrtcDestroyProgram")(&program);
   return out;

@@ -1,9 +1,8 @@
 #include "custom.h"
 
 #include <deque>
-#include <map>
-#include <mutex>
 
+#include "lazyt/toolkit/custom.hpp"
 #include "vm.h"
 
 namespace lazyt::onednn {
@@ -18,44 +17,23 @@ struct Kernel {
   void* user_data;
 };
 
-struct Kernels {
-  std::mutex mutex;
-  std::map<std::string, std::shared_ptr<const Kernel>, std::less<>> by_name;
-};
-Kernels& kernels() {
-  static auto& all = *new Kernels;
+toolkit::CustomKernels<Kernel>& kernels() {
+  static auto& all = *new toolkit::CustomKernels<Kernel>;
   return all;
 }
 
-std::shared_ptr<const Kernel> find(const std::string& full_name) {
-  std::lock_guard lock(kernels().mutex);
-  const auto it = kernels().by_name.find(full_name);
-  return it == kernels().by_name.end() ? nullptr : it->second;
-}
-
-std::string_view text_of(lazyt_string_t s) { return s.size ? std::string_view(s.data, s.size) : std::string_view(); }
-
 lazyt_status_t* add(const lazyt_kernel_desc_t* desc) {
   return plugin::guard([&] {
-    std::string name(text_of(desc->name));
+    const std::string name = toolkit::CustomKernels<Kernel>::name_of(*desc);
     if (desc->kind != LAZYT_KERNEL_FUNCTION)
       throw Error(LAZYT_CODE_UNIMPLEMENTED, "onednn takes kernels that are C functions, not kind " + std::to_string(desc->kind) + " ('" + name + "')");
     if (!desc->function) throw Error(LAZYT_CODE_INVALID_ARGUMENT, "the kernel '" + name + "' has no function");
-    if (name.find("::") == std::string::npos || name.starts_with("aten::"))
-      throw Error(LAZYT_CODE_INVALID_ARGUMENT, "'" + name + "' is no name of an operator of a user: 'mylib::op'");
-    auto kernel = std::make_shared<const Kernel>(Kernel{name, desc->function, desc->user_data});
-    std::lock_guard lock(kernels().mutex);
-    kernels().by_name[std::move(name)] = std::move(kernel);
+    kernels().set(name, {name, desc->function, desc->user_data});
   });
 }
 
 lazyt_status_t* remove(lazyt_string_t name) {
-  return plugin::guard([&] {
-    std::lock_guard lock(kernels().mutex);
-    const auto it = kernels().by_name.find(text_of(name));
-    if (it == kernels().by_name.end()) throw Error(LAZYT_CODE_NOT_FOUND, "there is no kernel '" + std::string(text_of(name)) + "'");
-    kernels().by_name.erase(it);
-  });
+  return plugin::guard([&] { kernels().remove(name); });
 }
 
 Refusal accept(const ProgramView& program, const lazyt_node_t& node) {
@@ -103,8 +81,7 @@ struct Call {
 void lower(Builder& b, const lazyt_node_t& node) {
   const ProgramView& program = b.program;
   auto call = std::make_shared<Call>();
-  call->kernel = find(program.full_name(node));
-  if (!call->kernel) throw Error(LAZYT_CODE_FAILED_PRECONDITION, "the kernel of " + program.full_name(node) + " was removed");
+  call->kernel = kernels().of(program, node);
   std::vector<StorageId> reads, writes;
   for (const lazyt_arg_t& a : program.args(node)) {
     lazyt_kernel_arg_t arg{};
@@ -125,7 +102,7 @@ void lower(Builder& b, const lazyt_node_t& node) {
         break;
       case LAZYT_ARG_DOUBLE: arg.number = Builder::double_of(a); break;
       case LAZYT_ARG_STRING:
-        arg.text = call->texts.emplace_back(text_of(lazyt_text(program.block(), {static_cast<uint32_t>(a.payload), a.count}))).data();
+        arg.text = call->texts.emplace_back(plugin::view(lazyt_text(program.block(), {static_cast<uint32_t>(a.payload), a.count}))).data();
         break;
       case LAZYT_ARG_INTS:
       case LAZYT_ARG_BOOLS: {
@@ -155,13 +132,10 @@ void lower(Builder& b, const lazyt_node_t& node) {
 
 const Operator* find_custom(const std::string& full_name) {
   static const Operator taken{toolkit::Role::kOpaque, accept, lower};
-  return find(full_name) ? &taken : nullptr;
+  return kernels().find(full_name) ? &taken : nullptr;
 }
 
-void forget_custom_kernels() {
-  std::lock_guard lock(kernels().mutex);
-  kernels().by_name.clear();
-}
+void forget_custom_kernels() { kernels().clear(); }
 
 const lazyt_custom_kernel_t kCustomKernelTable = {
     .struct_size = sizeof(lazyt_custom_kernel_t),

@@ -396,10 +396,13 @@ class KernelText {
       out += total_type(i) + " " + total(i) + " = lazyt_start<" + kind(i) + ", " + total_type(i) + ">();\n";
     return out;
   }
+  // Whether a few neighbours are added in f32 before their sum goes to the total: GPUs have few f64 units.
+  bool sums_f32(size_t i) const { return k_.reductions_[i].kind == ReduceKind::kSum && k_.type(k_.reductions_[i].reg) == Type::kF32; }
   std::string joins() const {
     std::string out;
     for (size_t i = 0; i < k_.reductions_.size(); ++i)
-      out += total(i) + " = lazyt_join<" + kind(i) + ">(" + total(i) + ", " + reg(k_.reductions_[i].reg) + ");\n";
+      out += sums_f32(i) ? "s" + std::to_string(i) + " += " + reg(k_.reductions_[i].reg) + ";\n"
+                         : total(i) + " = lazyt_join<" + kind(i) + ">(" + total(i) + ", " + reg(k_.reductions_[i].reg) + ");\n";
     return out;
   }
   // Stores the results of totals t0, t1, ...; `at`(i): where.
@@ -483,9 +486,19 @@ class KernelText {
     const std::string part = c.parts == 1 ? "0" : "blockIdx.y";
     std::string out = "const long long begin = " + part + " * " + std::to_string(c.length) + "ll, end = begin + " + std::to_string(c.length) +
                       "ll < " + length + "ll ? begin + " + std::to_string(c.length) + "ll : " + length + "ll;\n";
-    out += "#pragma unroll 4\nfor (" + std::string(walk_.length() < (int64_t{1} << 30) ? "int" : "long long") + " l = begin + " + first + "; l < end; l += " +
-           std::to_string(step) + ") {\n" + counters("l", walk_.first, walk_.last) + element() + joins() + "}\n";
-    return out;
+    const std::string i = walk_.length() < (int64_t{1} << 30) ? "int" : "long long", across = std::to_string(step);
+    std::string before, after;
+    for (size_t r = 0; r < k_.reductions_.size(); ++r) {
+      if (!sums_f32(r)) continue;
+      before += "float s" + std::to_string(r) + " = 0;\n";
+      after += total(r) + " += s" + std::to_string(r) + ";\n";
+    }
+    const std::string each = counters("l", walk_.first, walk_.last) + element() + joins();
+    if (before.empty())
+      return out + "#pragma unroll 4\nfor (" + i + " l = begin + " + first + "; l < end; l += " + across + ") {\n" + each + "}\n";
+    return out + "for (" + i + " l4 = begin + " + first + "; l4 < end; l4 += 4 * " + across + ") {\n" + before +
+           "#pragma unroll\nfor (int j = 0; j < 4; ++j) {\nconst " + i + " l = l4 + j * " + across + ";\nif (l >= end) break;\n" + each +
+           "}\n" + after + "}\n";
   }
 
   // Threads of a row are neighbours.

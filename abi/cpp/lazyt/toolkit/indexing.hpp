@@ -16,7 +16,7 @@ namespace indexing {
 // ---- places
 
 enum class Negative : uint8_t { kWraps, kIsError };
-enum class Message : uint8_t { kBounds, kSelf, kTake };
+enum class Message : uint8_t { kBounds, kSelf, kTake, kCopy };
 
 // What an error says of an index that is out of range: before, the index if it is shown, after.
 struct BadIndex {
@@ -27,7 +27,7 @@ inline BadIndex bad_index(Message message, int64_t dim, int64_t size) {
   switch (message) {
     case Message::kSelf: return {"index out of range in self", "", false};
     case Message::kTake: return {"out of range: tried to access index ", " on a tensor of " + std::to_string(size) + " elements."};
-    default: return {"index ", " is out of bounds for dimension " + std::to_string(dim) + " with size " + std::to_string(size)};
+    default: return {message == Message::kCopy ? "index_copy_(): index " : "index ", " is out of bounds for dimension " + std::to_string(dim) + " with size " + std::to_string(size)};
   }
 }
 
@@ -260,12 +260,12 @@ struct IndexLowerings {
   }
   static void index_add(BuilderT& b, const lazyt_node_t& node) {
     const Tensor self = tensor_at(b, b.program.args(node)[0]), out = b.make_dense(node.results);
-    const auto [indexed, source] = along(b, node, out, Message::kSelf);
+    const auto [indexed, source] = along(b, node, out, out.dims().size() > 1 ? Message::kBounds : Message::kSelf);
     Kernels::accumulate(b, "index_add", self, out, indexed, source, b.number_of(b.program.args(node)[4]));
   }
   static void index_copy(BuilderT& b, const lazyt_node_t& node) {
     const Tensor self = tensor_at(b, b.program.args(node)[0]), out = b.make_dense(node.results);
-    const auto [indexed, source] = along(b, node, out, Message::kBounds);
+    const auto [indexed, source] = along(b, node, out, Message::kCopy);
     Kernels::write(b, "index_copy", self, out, indexed, source);
   }
   static void index_fill(BuilderT& b, const lazyt_node_t& node) {

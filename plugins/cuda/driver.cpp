@@ -7,12 +7,14 @@ namespace lazyt::cuda {
 namespace {
 
 constexpr int kOldestDriver = 12000;
+constexpr size_t kOldestCudnn = 90000;
 
 // The name as cuda.h's macros expand it.
 #define LAZYT_CUDA_TEXT(name) #name
 #define LAZYT_CUDA_LOAD_DRIVER(name) load(out.driver, out.cu.name, LAZYT_CUDA_TEXT(name));
 #define LAZYT_CUDA_LOAD_NVRTC(name) load(out.nvrtc, out.rtc.name, LAZYT_CUDA_TEXT(name));
 #define LAZYT_CUDA_LOAD_CUBLASLT(name) load(out.cublaslt, out.lt.name, LAZYT_CUDA_TEXT(name));
+#define LAZYT_CUDA_LOAD_CUDNN(name) load(out.cudnn, out.dnn.name, LAZYT_CUDA_TEXT(name));
 
 template <class F>
 void load(Library& library, F& function, const char* name) {
@@ -55,19 +57,45 @@ void load_nvrtc(Libraries& out) {
   out.nvrtc.version = std::to_string(out.nvrtc_major) + "." + std::to_string(out.nvrtc_minor);
 }
 
-void load_cublaslt(Libraries& out) {
+// Whether the user wants none of the libraries that compute.
+bool are_off(Library& library, const char* title) {
   const std::string_view wanted = plugin::option("cuda", "libraries");
-  if (!wanted.empty() && !plugin::is_on(wanted)) {
-    out.cublaslt.title = "cuBLASLt";
-    out.cublaslt.missing = "switched off by LAZYT_CUDA_LIBRARIES";
-    return;
-  }
+  if (wanted.empty() || plugin::is_on(wanted)) return false;
+  library.title = title;
+  library.missing = "switched off by LAZYT_CUDA_LIBRARIES";
+  return true;
+}
+
+void load_cublaslt(Libraries& out) {
+  if (are_off(out.cublaslt, "cuBLASLt")) return;
   out.cublaslt = open_of_toolkit(out.driver_version, "cuBLASLt", "cublaslt", "libcublasLt.so", "cublas");
   if (!out.cublaslt) return;
   LAZYT_CUDA_CUBLASLT_FUNCTIONS(LAZYT_CUDA_LOAD_CUBLASLT)
   if (!out.cublaslt) return;
   const size_t version = out.lt.cublasLtGetVersion();  // 130002 = 13.0.2
   out.cublaslt.version = std::to_string(version / 10000) + "." + std::to_string(version % 10000 / 100);
+}
+
+void load_cudnn(Libraries& out) {
+  if (are_off(out.cudnn, "cuDNN")) return;
+  out.cudnn = open_library({"cuDNN", "cudnn", {"libcudnn.so.9"}, {"nvidia/cudnn/lib"}});
+  if (!out.cudnn) return;
+  // The versions first: an old one lacks functions, and its age is the better reason.
+  load(out.cudnn, out.dnn.cudnnGetVersion, "cudnnGetVersion");
+  load(out.cudnn, out.dnn.cudnnGetCudartVersion, "cudnnGetCudartVersion");
+  if (!out.cudnn) return;
+  const size_t version = out.dnn.cudnnGetVersion();  // 91002 = 9.10.2, 8902 = 8.9.2
+  const size_t major = version < kOldestCudnn ? 1000 : 10000;
+  out.cudnn.version = std::to_string(version / major) + "." + std::to_string(version % major / 100) + "." + std::to_string(version % 100);
+  const size_t cuda = out.dnn.cudnnGetCudartVersion();
+  if (version < kOldestCudnn)
+    out.cudnn.missing = out.cudnn.path + " is cuDNN " + out.cudnn.version + "; 9.0 or later is needed: pip install nvidia-cudnn-cu" +
+                        std::to_string(out.driver_version / 1000);
+  else if (cuda / 1000 > static_cast<size_t>(out.driver_version) / 1000)
+    out.cudnn.missing = out.cudnn.path + " is for CUDA " + dotted(static_cast<int>(cuda)) + ", the driver for CUDA " +
+                        dotted(out.driver_version) + ": pip install nvidia-cudnn-cu" + std::to_string(out.driver_version / 1000);
+  if (!out.cudnn) return;
+  LAZYT_CUDA_CUDNN_FUNCTIONS(LAZYT_CUDA_LOAD_CUDNN)
 }
 
 void count_devices(Libraries& out) {
@@ -102,7 +130,7 @@ const Libraries& libraries() {
     load_nvrtc(*out);
     count_devices(*out);
     // Large: not for nothing.
-    if (out->device_count) load_cublaslt(*out);
+    if (out->device_count) load_cublaslt(*out), load_cudnn(*out);
     return out;
   }();
   return loaded;

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "cublaslt.h"
+#include "cudnn.h"
 #include "lazyt/plugin.hpp"
 #include "locate.h"
 
@@ -53,6 +54,8 @@ struct Libraries {
   DriverApi cu;
   NvrtcApi rtc;
   CublasLtApi lt;                       // REQUIRES: cublaslt
+  Library cudnn;                        // optional: without it generated kernels convolve
+  CudnnApi dnn;                         // REQUIRES: cudnn
   int driver_version = 0;               // 13000 = CUDA 13.0
   int nvrtc_major = 0, nvrtc_minor = 0;
   int device_count = 0;

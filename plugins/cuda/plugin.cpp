@@ -33,7 +33,7 @@ lazyt_status_t* info(lazyt_plugin_info_t* out_info) {
   return plugin::guard([&] {
     out_info->name = to_c("cuda");
     out_info->version = to_c("0.1.0");
-    out_info->description = to_c("CUDA driver, NVRTC and cuBLASLt: NVIDIA GPUs");
+    out_info->description = to_c("CUDA driver, NVRTC, cuBLASLt and cuDNN: NVIDIA GPUs");
     out_info->vendor = to_c("lazyt");
     out_info->why_none = to_c(libraries().why_none);
     out_info->score = -50;  // only by its name, until it has run on a GPU
@@ -45,7 +45,7 @@ lazyt_status_t* attribute(uint32_t index, lazyt_string_t* out_name, lazyt_string
   static const auto& all = *new std::vector<std::pair<std::string, std::string>>([] {
     const Libraries& l = libraries();
     std::vector<std::pair<std::string, std::string>> out;
-    for (const Library* library : {&l.driver, &l.nvrtc, &l.cublaslt})
+    for (const Library* library : {&l.driver, &l.nvrtc, &l.cublaslt, &l.cudnn})
       if (!library->title.empty()) out.emplace_back(library == &l.driver ? "driver" : library->title, library->state());
     return out;
   }());

@@ -102,6 +102,56 @@ def epilogues():
     REPORT["eight alike"]["questions"] = library.lazyt_fake_cublaslt_questions() - before
 
 
+class Windows(nn.Module):
+    def __init__(self, channels=8):
+        super().__init__()
+        self.a = nn.Conv2d(4, channels, 3, padding=1, stride=2)
+        self.b = nn.Conv2d(channels, channels, 3, groups=2, dilation=2, bias=False)
+        self.c = nn.ConvTranspose2d(channels, 4, 2, stride=2)
+
+    def forward(self, x):
+        return self.c(self.b(F.silu(self.a(x))))
+
+
+class Last(Windows):
+    """Channels-last all through."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.to(memory_format=torch.channels_last)
+
+    def forward(self, x):
+        return super().forward(x.to(memory_format=torch.channels_last))
+
+
+def windows():
+    x, half = torch.randn(2, 4, 15, 15), {"dtype": torch.float16}
+    compare("f32", Windows, x)
+    compare("f32 channels last", Last, x)
+    compare("f64", Windows, x, dtype=torch.float64)
+    compare("f16", Windows, x, **half)
+    compare("f16 channels last", Last, x, **half)
+    compare("bf16", Windows, x, dtype=torch.bfloat16)
+    compare("one dim", lambda: nn.Conv1d(4, 6, 3, padding=1), x[:, :, 0])
+    compare("three dims", lambda: nn.Conv3d(4, 6, 2, padding=1), torch.randn(1, 4, 5, 4, 3))
+    compare("channels last x alone", Windows, x.to(memory_format=torch.channels_last))
+    with refused("LAZYT_FAKE_CUDNN", "none"):  # other sizes: answers are kept
+        compare("no engine", lambda: Windows(12), x)
+    with refused("LAZYT_FAKE_CUDNN", "busy"):
+        compare("engines of the second choice", lambda: Windows(16), x)
+
+
+def broken_run():
+    """A call of cuDNN fails, the next does not."""
+    weight, x = torch.randn(6, 4, 3, 3).to("lazyt"), torch.randn(1, 4, 8, 8).to("lazyt")
+    os.environ["LAZYT_FAKE_CUDNN"] = "fail=1"
+    try:
+        F.conv2d(x, weight).cpu()
+    except RuntimeError as error:
+        REPORT["error"] = str(error)
+    REPORT["after"] = F.conv2d(x, weight).cpu().isfinite().all().item()
+
+
 if __name__ == "__main__":
     assert lazyt  # registers the device
     globals()[sys.argv[1]]()

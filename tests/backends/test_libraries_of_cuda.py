@@ -12,12 +12,14 @@ FAKE = os.environ.get("LAZYT_FAKE_CUDA_LIBRARIES")
 pytestmark = pytest.mark.skipif(
     os.environ.get("LAZYT_BACKEND") != "cuda" or not FAKE, reason="run with LAZYT_BACKEND=cuda on the stand-ins"
 )
-BOUNDS = {"float": 1e-5, "double": 1e-12, "lazyt_bf16": 0.03}
+BOUNDS = {"float": 1e-5, "double": 1e-12, "lazyt_f16": 0.005, "lazyt_bf16": 0.03}
 
 
 def plans(kind, folder, **environment):
     kept = {k: v for k, v in os.environ.items() if k != "LAZYT_CUDA_LIBRARIES"}
     kept |= {"LAZYT_CUDA_DUMP": str(folder), "LAZYT_CUDA_CACHE_DIR": str(folder / "cache"), **environment}
+    for name in ("cublaslt", "cudnn"):
+        kept[f"LAZYT_CUDA_{name.upper()}"] = str(Path(FAKE, f"lazyt_fake_{name}.so").resolve())
     script = Path(__file__).with_name("library_plans.py")
     done = subprocess.run([sys.executable, script, kind], env=kept, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
@@ -26,8 +28,12 @@ def plans(kind, folder, **environment):
 
 @pytest.fixture(scope="module")
 def epilogues(tmp_path_factory):
-    library = str(Path(FAKE, "lazyt_fake_cublaslt.so").resolve())
-    return plans("epilogues", tmp_path_factory.mktemp("plans"), LAZYT_CUDA_CUBLASLT=library)
+    return plans("epilogues", tmp_path_factory.mktemp("plans"))
+
+
+@pytest.fixture(scope="module")
+def windows(tmp_path_factory):
+    return plans("windows", tmp_path_factory.mktemp("plans"))
 
 
 def calls(plan):
@@ -75,15 +81,64 @@ def test_what_the_library_has_no_algorithm_for_is_asked_for_in_parts(epilogues, 
     assert calls(epilogues[name]) == REFUSED[name]
 
 
-def test_values_are_those_of_eager(epilogues):
-    wrong = {}
-    for name, plan in epilogues.items():
-        dtype = next(s.split()[1] for s in plan["steps"] if s.startswith("cublasLt"))
+def wrong(all_plans):
+    """Those further from eager than their dtype's bound. Calls of libraries name the dtype."""
+    found = {}
+    for name, plan in all_plans.items():
+        words = [s.split() for s in plan["steps"] if s.startswith("cu")]
+        dtype = next((w[1] if w[0] == "cublasLt" else w[2] for w in words), "float")
         if plan["error"] > BOUNDS[dtype]:
-            wrong[name] = plan["error"]
-    assert wrong == {}
+            found[name] = plan["error"]
+    return found
+
+
+def test_values_are_those_of_eager(epilogues):
+    assert wrong(epilogues) == {}
 
 
 def test_products_alike_are_asked_about_once(epilogues):
     assert len(calls(epilogues["eight alike"])) == 8
     assert epilogues["eight alike"]["questions"] == 3  # the first reads an input, the last writes an output
+
+
+def convolutions(plan):
+    return sorted(" ".join([s.split()[1], *s.split()[3:]]) for s in plan["steps"] if s.startswith("cudnn"))
+
+
+# Two convolutions and a transposed one, and their gradients but that of the input.
+WITH_BIAS = ["data", "data bias", "forward", "forward", "forward bias", "weights", "weights", "weights"]
+ALONE = [c.removesuffix(" bias") for c in WITH_BIAS]
+
+
+@pytest.mark.parametrize("name", ["f16", "f16 channels last", "bf16"])
+def test_convolutions_and_their_bias_are_one_call(windows, name):
+    assert convolutions(windows[name]) == WITH_BIAS
+
+
+@pytest.mark.parametrize(
+    "name", ["f32", "f32 channels last", "f64", "channels last x alone", "engines of the second choice"]
+)
+def test_engines_that_round_operands_or_give_other_bits_each_time_are_not_taken(windows, name):
+    # The stand-in's engine that adds the bias works in TF32; another one it calls not deterministic.
+    assert convolutions(windows[name]) == ALONE
+
+
+def test_convolutions_of_one_and_three_dims(windows):
+    assert convolutions(windows["one dim"]) == ["forward", "weights"]
+    assert convolutions(windows["three dims"]) == ["forward", "weights"]
+
+
+def test_without_an_engine_a_kernel_convolves(windows):
+    assert convolutions(windows["no engine"]) == []
+    assert sum("convolution" in s for s in windows["no engine"]["steps"]) >= len(ALONE)
+
+
+def test_values_of_convolutions_are_those_of_eager(windows):
+    assert wrong(windows) == {}
+
+
+def test_a_call_that_fails_is_the_error_of_what_depends_on_it(tmp_path):
+    report = plans("broken_run", tmp_path)
+    assert "cuDNN: cudnnBackendExecute failed: CUDNN_STATUS_EXECUTION_FAILED (5000)" in report["error"]
+    assert "aten::convolution" in report["error"]
+    assert report["after"]

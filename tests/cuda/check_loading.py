@@ -1,6 +1,6 @@
 """What a machine says that lacks something of CUDA: why, with which exit status; other backends as they were.
 
-Arguments: the command, the CUDA plugin, stand-ins for driver and NVRTC, the folder of a plugin that works.
+Arguments: the command, the CUDA plugin, stand-ins for driver, NVRTC and cuDNN, the folder of a plugin that works.
 """
 
 import ctypes.util
@@ -13,7 +13,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-COMMAND, PLUGIN, DRIVER, NVRTC, GOOD = (str(Path(a).resolve()) for a in sys.argv[1:6])
+COMMAND, PLUGIN, DRIVER, NVRTC, CUDNN, GOOD = (str(Path(a).resolve()) for a in sys.argv[1:7])
 FOLDER = str(Path(PLUGIN).parent)
 HAS_DRIVER = bool(ctypes.util.find_library("cuda"))
 TOOLKIT = list(Path("/usr/local/cuda").glob("lib*/libnvrtc.so*"))
@@ -94,6 +94,25 @@ class Loading(unittest.TestCase):
         self.assertIn("cuBLASLt      the library of LAZYT_CUDA_CUBLASLT does not open", done.stdout)
         done = run("info", "cuda", **whole(LAZYT_CUDA_LIBRARIES="off"))
         self.assertIn("cuBLASLt      switched off by LAZYT_CUDA_LIBRARIES", done.stdout)
+
+    def test_without_cudnn_it_works(self):
+        for environment, said in (
+            ({"LAZYT_CUDA_CUDNN": CUDNN}, f"9.10.2 ({CUDNN})"),
+            ({"LAZYT_CUDA_CUDNN": "/nonexistent.so"}, "the library of LAZYT_CUDA_CUDNN does not open"),
+            ({"LAZYT_CUDA_CUDNN": NVRTC}, f"{NVRTC} has no function cudnnGetVersion"),
+            ({"LAZYT_CUDA_LIBRARIES": "off"}, "switched off by LAZYT_CUDA_LIBRARIES"),
+            (
+                {"LAZYT_CUDA_CUDNN": CUDNN, "LAZYT_FAKE_CUDNN": "version=8902"},
+                f"{CUDNN} is cuDNN 8.9.2; 9.0 or later is needed: pip install nvidia-cudnn-cu13",
+            ),
+            (
+                {"LAZYT_CUDA_CUDNN": CUDNN, "LAZYT_FAKE_CUDNN": "cudart=14000"},
+                f"{CUDNN} is for CUDA 14.0, the driver for CUDA 13.0",
+            ),
+        ):
+            done = run("info", "cuda", **whole(**environment))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(f"cuDNN         {said}", done.stdout)
 
     def test_wheels_of_the_environment_are_found_in_their_order(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -9,6 +9,7 @@
 #include "../codegen/kernel.h"
 #include "contraction.h"
 #include "product.h"
+#include "window.h"
 
 namespace lazyt::cuda {
 namespace {
@@ -208,16 +209,6 @@ constexpr std::string_view kWeightsStore = R"(
   };
 )";
 
-bool is_channels_last(const Tensor& t) { return t.dims()[1] > 1 && t.strides()[1] == 1; }
-Dims channels_last(const Dims& dims) {
-  Dims strides(dims.size());
-  int64_t step = dims[1];
-  for (size_t d = dims.size(); d-- > 2;) strides[d] = step, step *= dims[d];
-  strides[1] = 1;
-  strides[0] = step;
-  return strides;
-}
-
 class Lowering {
  public:
   // x and y: the two sides; w: the weights. Those that a kernel writes lie already where it shall write.
@@ -231,6 +222,7 @@ class Lowering {
       for (size_t i = 0; i < axes; ++i) out[i] = d[d.size() == 1 ? 0 : i];
       return out;
     };
+    stride_ = each(stride), padding_ = each(padding), dilation_ = each(dilation);
     taps_ = toolkit::count_of(spatial(w_.dims()));
     x_pixels_ = toolkit::count_of(spatial(x_.dims()));
     y_pixels_ = toolkit::count_of(spatial(y_.dims()));
@@ -248,9 +240,9 @@ class Lowering {
                 {"X_AT(d)", table(spatial(x_.strides()), "LL")},
                 {"Y_AT(d)", table(spatial(y_.strides()), "LL")},
                 {"W_AT(d)", table(spatial(w_.strides()), "LL")},
-                {"STRIDE(d)", table(each(stride), "")},
-                {"PAD(d)", table(each(padding), "")},
-                {"DILATE(d)", table(each(dilation), "")},
+                {"STRIDE(d)", table(stride_, "")},
+                {"PAD(d)", table(padding_, "")},
+                {"DILATE(d)", table(dilation_, "")},
                 {"X_IMAGE", literal(x_.strides()[0])},
                 {"X_CHANNEL", literal(x_.strides()[1])},
                 {"Y_IMAGE", literal(y_.strides()[0])},
@@ -261,23 +253,29 @@ class Lowering {
 
   // y = x * w + bias
   void forward(const Tensor* bias) {
+    if (by_library(Window::Kind::kForward, bias)) return;
     const bool last = is_channels_last(x_);
     add("convolution", {x_.dims()[0] * y_pixels_, yc_, xc_ * taps_}, last, last, true, bias,
         {kForwardLeft, kForwardRight, kForwardStore}, y_);
   }
   // x = the sum over y of what reads it, + bias
   void backward_data(const Tensor* bias) {
+    if (by_library(Window::Kind::kData, bias)) return;
     const bool last = is_channels_last(y_);
     add("convolution_data", {x_.dims()[0] * x_pixels_, xc_, yc_ * taps_}, last, last, false, bias,
         {kDataLeft, kDataRight, kDataStore}, x_);
   }
   void backward_weights() {
+    if (by_library(Window::Kind::kWeights, nullptr)) return;
     const bool last = is_channels_last(x_);
     add("convolution_weights", {yc_, xc_ * taps_, x_.dims()[0] * y_pixels_}, last, !is_channels_last(y_),
         !last, nullptr, {kWeightsLeft, kWeightsRight, kWeightsStore}, w_);
   }
 
  private:
+  bool by_library(Window::Kind kind, const Tensor* bias) {
+    return add_library_window(b_, {kind, x_, w_, y_, bias ? std::optional(*bias) : std::nullopt, stride_, padding_, dilation_});
+  }
   void add(const char* name, const std::array<int64_t, 3>& sizes, bool taps_outer, bool left_along_k,
            bool right_along_k, const Tensor* bias, const std::array<std::string_view, 3>& texts,
            const Tensor& write) {
@@ -308,6 +306,7 @@ class Lowering {
   Builder& b_;
   Tensor x_, w_, y_;
   int64_t groups_, taps_, x_pixels_, y_pixels_, xc_, yc_;
+  Dims stride_, padding_, dilation_;
   Defines defines_;
 };
 

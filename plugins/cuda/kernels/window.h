@@ -1,0 +1,32 @@
+// A convolution, and the library that may compute it.
+#pragma once
+
+#include <optional>
+
+#include "walk.h"
+
+namespace lazyt::cuda {
+
+inline bool is_channels_last(const Tensor& t) { return t.dims()[1] > 1 && t.strides()[1] == 1; }
+inline Dims channels_last(const Dims& dims) {
+  Dims strides(dims.size());
+  int64_t step = dims[1];
+  for (size_t d = dims.size(); d-- > 2;) strides[d] = step, step *= dims[d];
+  strides[1] = 1;
+  strides[0] = step;
+  return strides;
+}
+
+// y = x * w, or what of its gradients. Tensors of ranks 3 to 5; what is written lies where it shall.
+struct Window {
+  enum class Kind : uint8_t { kForward, kData, kWeights } kind;  // writes y, x, w
+  Tensor x, w, y;
+  std::optional<Tensor> bias;    // of one dim, added to what is written; not of kWeights
+  Dims stride, padding, dilation;  // one for each spatial dim
+};
+
+// Adds the steps that compute it by cuDNN; false, and none added, where it was not found or has no engine for it.
+// REQUIRES: no dim is 0
+bool add_library_window(Builder& b, const Window& window);
+
+}  // namespace lazyt::cuda

@@ -1,18 +1,29 @@
-"""Whole models: steps of lazyt on the backend of LAZYT_BACKEND against eager CPU's and, if asked, torch.compile's.
+"""Whole models: steps of lazyt on the backend of LAZYT_BACKEND against eager CPU's and, if asked, torch.compile's and
+ONNX Runtime's.
 
 A row: the same model, data and optimizer on each, one thread, in turns within one process. Its first losses must be
-eager's, and no operator may run on the host: a row that breaks either says so, and the bench fails.
+eager's, and no operator may run on the host: a row that breaks either says so, and the bench fails. Memory and threads
+are measured in processes of their own.
 """
 
 import argparse
 import importlib.util
+import json
 import os
+import subprocess
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 PARSER = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 PARSER.add_argument("--compile", action="store_true", help="torch.compile too (10-100 s a row)")
+PARSER.add_argument("--onnx", action="store_true", help="ONNX Runtime too, of inference (requirements-bench.txt)")
+PARSER.add_argument(
+    "--memory", action="store_true", help="peak memory too: what a process grew by, from before the model was made"
+)
+PARSER.add_argument("--scaling", action="store_true", help="two threads against one too")
+PARSER.add_argument("--alone", metavar="CANDIDATE", help="run a row's candidate, print its numbers as JSON")
 PARSER.add_argument("--only", default="", help="rows, ';' between: those whose name contains one of these")
 PARSER.add_argument("--rounds", type=int, default=7)
 PARSER.add_argument(
@@ -106,6 +117,18 @@ class Gpt(nn.Module):
         return self.head(self.norm(self.blocks(self.tokens(ids) + self.places(places))))
 
 
+class Bf16(nn.Module):
+    """A model under autocast."""
+
+    def __init__(self, model: nn.Module):
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.autocast(x.device.type, torch.bfloat16):
+            return self.model(x).float()
+
+
 class LstmByHand(nn.Module):
     """A token at a time."""
 
@@ -150,9 +173,11 @@ class Row:
         loss: Loss | None = None,
         optimizer: Callable | None = None,
         checked_model: Callable[[], nn.Module] | None = None,
+        tolerance: float = TOLERANCE,
     ):
         self.model, self.data, self.loss, self.optimizer = model, data, loss, optimizer
         self.checked_model = checked_model or model  # without what is random
+        self.tolerance = tolerance
 
     def stepper(self, device: str, compiled: bool = False, checked: bool = False) -> Callable[[], torch.Tensor]:
         """Makes a step, which gives its loss (or its result) on the device."""
@@ -224,6 +249,7 @@ ROWS = {
     "ResNet-18 64x64, inference": Row(ResNet18, lambda: pictures()[:1]),
     "GPT 4 x 256, AdamW": Row(gpt, texts, token_loss, optim("AdamW", lr=1e-3)),
     "GPT 4 x 256, inference": Row(gpt, lambda: texts()[:1]),
+    "GPT 4 x 256, inference in bf16": Row(lambda: Bf16(gpt()), lambda: texts()[:1], tolerance=0.05),
     "LSTM by hand, Adam": Row(LstmByHand, sequences, F.mse_loss, optim("Adam", lr=0.01)),
     "nn.LSTM 2 layers, Adam": Row(LstmModule, sequences, F.mse_loss, optim("Adam", lr=0.01)),
     "MLP 20 x 32, SGD momentum": Row(small_mlp, vectors, F.mse_loss, optim("SGD", lr=0.01, momentum=0.9)),
@@ -263,9 +289,34 @@ def differences(row: Row) -> str:
     for i in range(STEPS_CHECKED):
         a, b = eager(), ours().cpu()
         worst = ((a - b).abs() / a.abs().clamp(min=1)).max().item()
-        if not worst <= TOLERANCE:
+        if not worst <= row.tolerance:
             return f"step {i} is off by {worst:.2g}"
     return ""
+
+
+def onnx_stepper(row: Row) -> Callable[[], torch.Tensor] | str:
+    """Makes an inference step of ONNX Runtime, or says why there is none."""
+    missing = [name for name in ("onnx", "onnxscript", "onnxruntime") if not importlib.util.find_spec(name)]
+    if missing:
+        return f"{', '.join(missing)} not installed (requirements-bench.txt)"
+    import onnxruntime
+
+    torch.manual_seed(0)
+    model, data = row.model().eval(), tuple(row.data())
+    try:
+        with tempfile.TemporaryDirectory() as folder, torch.no_grad():
+            path = os.path.join(folder, "model.onnx")
+            torch.onnx.export(model, data, path, dynamo=True, verbose=False)
+            options = onnxruntime.SessionOptions()
+            options.intra_op_num_threads, options.inter_op_num_threads = ARGS.threads, 1
+            session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # whatever an exporter that does not know a model raises
+        return f"export: {type(error).__name__}"
+    feed = {place.name: tensor.numpy() for place, tensor in zip(session.get_inputs(), data, strict=True)}
+    step = lambda: torch.from_numpy(session.run(None, feed)[0])  # noqa: E731
+    with torch.no_grad():
+        worst = (step() - model(*data)).abs().max().item()
+    return step if worst <= row.tolerance else f"off by {worst:.2g}"
 
 
 def candidate(step: Callable[[], torch.Tensor], lazy: bool) -> tuple[float, Callable[[], tuple[float, float]]]:
@@ -289,26 +340,75 @@ def candidate(step: Callable[[], torch.Tensor], lazy: bool) -> tuple[float, Call
     return first, lambda: some(steps)
 
 
+def stepper(row: Row, name: str) -> Callable[[], torch.Tensor] | str:
+    if name == "onnx":
+        return onnx_stepper(row)
+    return row.stepper("lazyt" if name == "lazyt" else "cpu", compiled=name == "compile")
+
+
 def measure(row: Row) -> dict:
-    names = ["eager", *(["compile"] if ARGS.compile else []), "lazyt"]
-    first, runs, compiled = {}, {}, 0
+    names = ["eager", *(["compile"] if ARGS.compile else []), *(["onnx"] if ARGS.onnx and row.loss is None else []), "lazyt"]
+    first, runs, compiled, absent = {}, {}, 0, {}
     for name in names:
         before = lazyt.metrics.counter_value("UncachedCompile")
-        step = row.stepper("lazyt" if name == "lazyt" else "cpu", compiled=name == "compile")
+        step = stepper(row, name)
+        if isinstance(step, str):
+            absent[name] = step
+            continue
         first[name], runs[name] = candidate(step, name == "lazyt")
         compiled = lazyt.metrics.counter_value("UncachedCompile") - before
     rounds = common.interleaved(runs, ARGS.rounds)
     wall = common.medians({n: [w for w, _ in r] for n, r in rounds.items()})
     cpu = common.medians({n: [c for _, c in r] for n, r in rounds.items()})
-    return {"wall": wall, "cpu": cpu, "first": first, "programs": compiled}
+    return {"wall": wall, "cpu": cpu, "first": first, "programs": compiled, "absent": absent}
+
+
+def of_process(field: str) -> int:
+    """Bytes, from /proc: ru_maxrss would begin with what the parent held."""
+    for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
+        if line.startswith(field + ":"):
+            return int(line.split()[1]) * 1024
+    raise LookupError(field)
+
+
+def alone(row: Row, name: str) -> None:
+    """What --alone prints."""
+    (torch.ones(2, device="lazyt" if name == "lazyt" else "cpu") + 1).cpu()  # libraries are there
+    before = of_process("VmRSS")
+    _, run = candidate(stepper(row, name), name == "lazyt")
+    wall = [run()[0] for _ in range(ARGS.rounds)]
+    print(json.dumps({"wall": sorted(wall)[len(wall) // 2], "grown": of_process("VmHWM") - before}))
+
+
+def in_process(name: str, candidate_name: str, threads: int) -> dict:
+    command = [sys.executable, __file__, "--alone", candidate_name, "--only", name, "--threads", str(threads)]
+    command += ["--rounds", "3", "--seconds", str(ARGS.seconds)]
+    environment = {k: v for k, v in os.environ.items() if k not in ("LAZYT_THREADS", "OMP_NUM_THREADS")}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def beside(name: str) -> dict:
+    """Numbers of processes of their own: memory of each candidate; how much faster two threads are than one."""
+    out: dict = {}
+    for who in ("eager", "lazyt"):
+        if ARGS.memory:
+            out.setdefault("grown", {})[who] = in_process(name, who, ARGS.threads)["grown"]
+        if ARGS.scaling:
+            turns = [(in_process(name, who, 1)["wall"], in_process(name, who, 2)["wall"]) for _ in range(3)]
+            out.setdefault("scaling", {})[who] = sorted(one / two for one, two in turns)[1]
+    return out
 
 
 def main() -> int:
     torch.set_num_threads(ARGS.threads)
+    if ARGS.alone:
+        alone(ROWS[ARGS.only], ARGS.alone)
+        return 0
     print(common.header(backend=lazyt.backend()["name"]))
     print(f"medians of {ARGS.rounds} rounds; x: lazyt is so many times as fast, by wall and by processor time")
     print(
-        f"{'':<32}{'eager ms':>10}{'lazyt ms':>10}{'x eager':>9}{'(cpu)':>8}{'x compile':>11}{'first s':>9}"
+        f"{'':<32}{'eager ms':>10}{'lazyt ms':>10}{'x eager':>9}{'(cpu)':>8}{'x compile':>11}{'x onnx':>8}{'first s':>9}"
         f"{'eager s':>9}{'programs':>10}{'islands':>9}  losses"
     )
     results, failed = {}, 0
@@ -321,18 +421,27 @@ def main() -> int:
         hosts = {k: n for k, n in lazyt.metrics.fallbacks().items() if k != "aten::_local_scalar_dense"}  # a read
         failed += bool(difference) or bool(hosts)
         results[name] = {**result, "islands": hosts, "difference": difference}
-        numbers = f"{'':>66}"
+        numbers = f"{'':>74}"
         if result:
             wall, cpu, first = result["wall"], result["cpu"], result["first"]
-            against = f"{wall['compile'] / wall['lazyt']:.2f}" if "compile" in wall else ""
+            against = {n: f"{wall[n] / wall['lazyt']:.2f}" if n in wall else "" for n in ("compile", "onnx")}
             numbers = (
                 f"{wall['eager'] * 1e3:>10.2f}{wall['lazyt'] * 1e3:>10.2f}{wall['eager'] / wall['lazyt']:>9.2f}"
-                f"{cpu['eager'] / cpu['lazyt']:>8.2f}{against:>11}{first['lazyt']:>9.2f}{first['eager']:>9.2f}"
+                f"{cpu['eager'] / cpu['lazyt']:>8.2f}{against['compile']:>11}{against['onnx']:>8}{first['lazyt']:>9.2f}{first['eager']:>9.2f}"
                 f"{result['programs']:>10}"
             )
         print(f"{name:<32}{numbers}{sum(hosts.values()):>9}  {difference or 'equal'}", flush=True)
         for operator, count in hosts.items():
             print(f"    on the host: {operator} x {count}")
+        for other, reason in result.get("absent", {}).items():
+            print(f"    no {other}: {reason}")
+        if ARGS.memory or ARGS.scaling:
+            results[name] |= (more := beside(name))
+            if grown := more.get("grown"):
+                e, z = grown["eager"], grown["lazyt"]
+                print(f"    memory: eager {e / 2**20:.1f} MiB, lazyt {z / 2**20:.1f} MiB, {z / e:.2f} of eager's")
+            if scaling := more.get("scaling"):
+                print(f"    two threads: eager {scaling['eager']:.2f} x one, lazyt {scaling['lazyt']:.2f} x one", flush=True)
     common.write_json(ARGS.json, {"backend": lazyt.backend()["name"], "rows": results})
     return 1 if failed else 0
 

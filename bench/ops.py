@@ -48,6 +48,9 @@ SLOWER: dict[str, str] = dict.fromkeys(["lgamma", "digamma", "erfinv"], BY_ELEME
     leaky_relu hardtanh hardswish hardsigmoid threshold threshold_backward leaky_relu_backward elu_backward silu_backward
     softplus_backward hardtanh_backward hardswish_backward hardsigmoid_backward sigmoid_backward tanh_backward addcmul addcdiv
     lerp.Scalar lerp.Tensor clone copy fill.Scalar fill.Tensor zeros ones full zeros_like ones_like full_like new_zeros new_full
+    eq.Scalar eq.Tensor ne.Scalar ne.Tensor lt.Scalar lt.Tensor le.Scalar le.Tensor gt.Scalar gt.Tensor ge.Scalar ge.Tensor
+    bitwise_not bitwise_and.Tensor bitwise_or.Tensor bitwise_xor.Tensor logical_not logical_and logical_or logical_xor copysign.Tensor
+    isinf _foreach_neg _foreach_abs flip roll repeat constant_pad_nd pad amax amin prod prod.dim_int
     sum sum.dim_IntList mean mean.dim cat stack slice_scatter select_scatter slice_backward select_backward
     """.split(),  # noqa: SIM905
     ONE_PASS,

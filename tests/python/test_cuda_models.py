@@ -14,9 +14,9 @@ FAKE = Path(os.environ.get("LAZYT_FAKE_CUDA_LIBRARIES", ROOT / "build/tests/cuda
 # What a step may launch. A change that needs more says why here.
 MOST_KERNELS = {
     "tutorial CNN, Adadelta": 37,
-    "GPT 4 x 256, AdamW": 224,
+    "GPT 4 x 256, AdamW": 171,
     "GPT 4 x 256, inference": 54,
-    "MLP 20 x 32, SGD momentum": 103,
+    "MLP 20 x 32, SGD momentum": 84,
     "MLP 20 x 32, Adam": 105,
 }
 

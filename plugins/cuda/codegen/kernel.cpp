@@ -456,7 +456,7 @@ class KernelText {
     body += "}\n" + kept_counters("k") + finishes([&](size_t i) { return place(strides_of_total(i)); });
     std::vector<StorageId> writes;
     for (const auto& r : k_.reductions_) writes.push_back(r.tensor.storage);
-    add(b, "combine", body, {static_cast<uint32_t>((kept_count + kThreads - 1) / kThreads), 1, 1}, {memory.storage}, writes, {});
+    add(b, "combine", body, {static_cast<uint32_t>((kept_count + kThreads - 1) / kThreads), 1, 1}, {memory.storage}, writes, {}, true);
   }
   // Counters of the kept loops from the index of the kept element; reduced ones are not named.
   std::string kept_counters(const std::string& of) const {

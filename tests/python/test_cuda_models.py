@@ -16,6 +16,7 @@ MOST_KERNELS = {
     "tutorial CNN, Adadelta": 37,
     "GPT 4 x 256, AdamW": 171,
     "GPT 4 x 256, inference": 54,
+    "GPT 4 x 256, inference in bf16": 65,
     "MLP 20 x 32, SGD momentum": 84,
     "MLP 20 x 32, Adam": 105,
 }

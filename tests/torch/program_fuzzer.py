@@ -540,7 +540,7 @@ class Maker:
         t = self.at(a)
         b = self.pick(lambda o: o.dtype == t.dtype)
         return r.choice([f"{a}.data = {b}.detach()", f"{a}.data = {b}.data * 2", f"{a}.set_({b}.detach())", f"{a}.resize_({r.randint(0, 4)}, 2).zero_()", f"{a}.resize_({r.randint(0, 9)}).fill_(1)", f"{a}.detach_()",
-                         f"{a}.set_({b}.untyped_storage(), 0, ({self.at(b).numel() // 2},))", f"{a}.set_()", f"{a}.resize_as_({b}).fill_(2)", f"{a}.swapaxes_(0, -1)",
+                         f"{a}.set_({b}.untyped_storage(), 0, ({self.at(b).numel() // 2},), (1,))", f"{a}.set_()", f"{a}.resize_as_({b}).fill_(2)", f"{a}.swapaxes_(0, -1)",
                          f"{a}.requires_grad_()", f"{a}.as_strided_((2,), (1,))", f"{a}.untyped_storage().resize_({a}.untyped_storage().nbytes() + 8); torch.as_strided({a}.detach(), ({a}.untyped_storage().nbytes() // {a}.element_size(),), (1,), 0).zero_()"])
 
     def autograd(self) -> str:

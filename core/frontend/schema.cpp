@@ -8,6 +8,7 @@
 #include <shared_mutex>
 #include <unordered_map>
 
+#include "frontend/elements.h"
 #include "ir/registry.h"
 
 namespace lazyt::frontend {
@@ -208,6 +209,7 @@ void fill(TorchOp& t) {
   if (mutates && (t.handle.hasTag(at::Tag::pointwise) || op.lowering == Lowering::kCopy) &&
       op.lowering != Lowering::kFill && op.lowering != Lowering::kZero)
     t.overlap = op.name == "aten::masked_fill_" ? OverlapRule::kPartial : OverlapRule::kInternalAndPartial;
+  t.element_numbers = element_numbers(schema);
   if (schema.returns().empty() && !mutates) refuse("it is called for what it does, not for a result");
   order_written(t, refuse);
   op.functional_name = op.name;

@@ -21,6 +21,7 @@ struct TorchOp {
   bool recordable = false;  // else every call runs on the host
   std::string why_not;      // recordable is false: the reason
   bool has_out = false;
+  uint64_t element_numbers = 0;  // arguments that are numbers and become elements (elements.h)
   bool writes_itself = false;  // not PyTorch's: recorded as if it returned what it writes (trace::Op)
   OverlapRule overlap = OverlapRule::kNone;
   bool masks_count = false;    // the number of elements set in a mask among its indices decides a shape

@@ -11,6 +11,7 @@
 #include "base/env.h"
 #include "frontend/arguments.h"
 #include "frontend/dtype.h"
+#include "frontend/elements.h"
 #include "frontend/encode.h"
 #include "frontend/errors.h"
 #include "frontend/fallback.h"
@@ -172,6 +173,7 @@ void record_call(TorchOp& op, torch::jit::Stack* stack) {
   std::vector<at::Tensor>& fresh = thread.fresh;
   auto args = torch::jit::last(*stack, op.op.args.size());
   if (C10_UNLIKELY(!encode(op, args, call))) return record_resolved(op, stack);
+  if (C10_UNLIKELY(op.element_numbers != 0)) check_elements(op, args);
   Lane& lane = thread.lanes[call.device];
   trace::Recorder& recorder = recorder_of(lane, call.device);
   const at::ScalarType default_now = c10::get_default_dtype_as_scalartype();

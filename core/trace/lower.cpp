@@ -314,11 +314,16 @@ void Lowerer::count_axes_from_front(std::vector<Arg>& args, const ir::OpInfo& in
   // Gradients of views name the shape that their dims are about.
   if (info.name.ends_with("_backward") && args.size() > 1 && args[1].kind == LAZYT_ARG_INTS) rank = static_cast<int64_t>(args[1].ints.size());
   rank = std::max<int64_t>(rank, 1);
+  // Some operators of eager's do not look at the dim of a tensor without elements: any does.
+  const bool any_does = args[0].kind == LAZYT_ARG_VALUE && graph_.values[first.value].meta.numel() == 0;
+  auto counted = [&](int64_t d) {
+    const int64_t from_front = d < 0 ? d + rank : d;
+    return any_does ? std::clamp<int64_t>(from_front, 0, rank - 1) : from_front;
+  };
   for (size_t i = 0; i < args.size() && i < 64; i++) {
     if (!(info.axis_args >> i & 1)) continue;
-    if (args[i].kind == LAZYT_ARG_INT && args[i].i < 0) args[i].i += rank;
-    for (int64_t& d : args[i].ints)
-      if (d < 0) d += rank;
+    if (args[i].kind == LAZYT_ARG_INT) args[i].i = counted(args[i].i);
+    for (int64_t& d : args[i].ints) d = counted(d);
   }
 }
 

@@ -1,0 +1,56 @@
+#include "frontend/elements.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include <ATen/Dispatch.h>
+#include <ATen/ops/result_type.h>
+
+namespace lazyt::frontend {
+namespace {
+
+struct Rule {
+  std::string_view name, overload, argument;
+};
+// Without the underscore of those that write.
+constexpr std::array kRules = {
+    Rule{"aten::fill", "Scalar", "value"},     Rule{"aten::masked_fill", "Scalar", "value"},
+    Rule{"aten::index_fill", "int_Scalar", "value"}, Rule{"aten::scatter", "value", "value"},
+    Rule{"aten::clamp", "", "min"},            Rule{"aten::clamp", "", "max"},
+    Rule{"aten::clamp_min", "", "min"},        Rule{"aten::clamp_max", "", "max"},
+};
+
+constexpr std::array kDispatched = {at::kByte, at::kChar, at::kShort, at::kInt, at::kLong, at::kBool, at::kHalf, at::kBFloat16,
+                                    at::kFloat, at::kDouble, at::kComplexFloat, at::kComplexDouble};
+
+bool promotes(const TorchOp& op) { return std::string_view(op.op.name).starts_with("aten::clamp"); }
+
+}  // namespace
+
+uint64_t element_numbers(const c10::FunctionSchema& schema) {
+  std::string_view name = schema.name();
+  if (name.ends_with('_')) name.remove_suffix(1);
+  uint64_t mask = 0;
+  for (const Rule& rule : kRules)
+    for (size_t i = 0; i < schema.arguments().size() && i < 64; i++)
+      if (rule.name == name && rule.overload == schema.overload_name() && rule.argument == schema.arguments()[i].name())
+        mask |= uint64_t{1} << i;
+  return mask;
+}
+
+void check_elements(const TorchOp& op, c10::ArrayRef<c10::IValue> args) {
+  const at::Tensor& self = args[0].toTensor();
+  if (self.numel() == 0) return;
+  // x[i] = 1e5 makes a tensor of the number first, on a device by fill_: eager's, made on the CPU, lets f16 and bf16 become inf.
+  if (self.dim() == 0 && at::isReducedFloatingType(self.scalar_type())) return;
+  for (size_t i = 1; i < args.size(); i++) {
+    if (!(op.element_numbers >> i & 1) || !args[i].isScalar()) continue;
+    const at::Scalar number = args[i].toScalar();
+    const at::ScalarType dtype = promotes(op) ? at::result_type(self, number) : self.scalar_type();
+    if (std::ranges::find(kDispatched, dtype) == kDispatched.end()) continue;
+    AT_DISPATCH_ALL_TYPES_AND_COMPLEX_AND3(at::kBool, at::kHalf, at::kBFloat16, dtype, "elements", [&] { (void)number.to<scalar_t>(); });
+  }
+}
+
+}  // namespace lazyt::frontend

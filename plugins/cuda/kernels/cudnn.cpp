@@ -5,7 +5,7 @@
 #include <mutex>
 
 #include "../codegen/kernel.h"
-#include "../execute.h"
+#include "vendor.h"
 #include "window.h"
 
 namespace lazyt::cuda {
@@ -75,16 +75,6 @@ struct Handle {
     }
   }
 };
-std::shared_ptr<Handle> handle_of(const Device& device) {
-  static std::mutex mutex;
-  static auto& all = *new std::map<CUcontext, std::weak_ptr<Handle>>;
-  const std::lock_guard lock(mutex);
-  std::weak_ptr<Handle>& known = all[device.context->handle()];
-  if (auto handle = known.lock()) return handle;
-  auto made = std::make_shared<Handle>(device.context);
-  known = made;
-  return made;
-}
 
 std::optional<DnnDataType> type_of(lazyt_dtype_t dtype) {
   switch (dtype) {
@@ -109,18 +99,12 @@ Dims as_image(Dims each, int64_t filler, size_t axes) {
   return each;
 }
 
-int64_t alignment_of(const Builder& b, const Tensor& t) {
-  int64_t alignment = b.is_own(t.storage) ? kAlignment : 16;
-  for (const auto offset = static_cast<uint64_t>(t.layout.offset) * t.element(); offset % static_cast<uint64_t>(alignment);) alignment /= 2;
-  return alignment;
-}
-
 class DnnStep final : public LibraryStep {
  public:
   std::shared_ptr<Handle> handle;
   std::shared_ptr<const Engine> engine;
   std::vector<std::pair<int64_t, Tensor>> operands;  // by id
-  std::vector<int64_t> promises;                     // of their addresses
+  std::vector<uint32_t> promises;                    // of their addresses
   Tensor workspace;
   std::string text;
 
@@ -130,9 +114,7 @@ class DnnStep final : public LibraryStep {
     std::vector<void*> addresses;
     for (size_t i = 0; i < operands.size(); ++i) {
       const auto& [id, t] = operands[i];
-      if (run.at(t) % static_cast<uint64_t>(promises[i]))
-        throw Error(LAZYT_CODE_INVALID_ARGUMENT, "cuda: a buffer of a convolution lies at an address that is no multiple of " +
-                                                     std::to_string(promises[i]) + "; copy it to a tensor of its own");
+      require_alignment(run, t, promises[i], "a convolution");
       ids.push_back(id);
       addresses.push_back(reinterpret_cast<void*>(run.at(t)));
     }
@@ -288,7 +270,7 @@ bool add_step(Builder& b, const Window& window, const Tensor& x, const Tensor& w
   auto step = std::make_unique<DnnStep>();
   std::vector<StorageId> reads, writes;
   auto add = [&](int64_t id, const Tensor& t, bool written) {
-    const int64_t alignment = alignment_of(b, t);
+    const uint32_t alignment = alignment_of(b, t);
     q.tensors.emplace(id, as_image(t)), q.alignments.emplace(id, alignment);
     step->operands.emplace_back(id, t), step->promises.push_back(alignment);
     (written ? writes : reads).push_back(t.storage);
@@ -301,7 +283,7 @@ bool add_step(Builder& b, const Window& window, const Tensor& x, const Tensor& w
     dims[1] = bias->dims()[0];
     add(kBias, reshaped(*bias, dims, toolkit::row_major(dims)), false);
   }
-  step->handle = handle_of(b.device());
+  step->handle = per_context<Handle>(b.device());
   step->engine = ask(*step->handle, q);
   if (!step->engine) return false;
   constexpr const char* kNames[] = {"forward", "data", "weights"};

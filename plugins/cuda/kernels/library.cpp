@@ -1,12 +1,11 @@
 // Products by cuBLASLt. Its matrices are column-major: a row-major c = a b is its c' = b' a', so that its
 // first operand is our second, and a vector along its rows (the bias of an epilogue) one along our columns.
 // The algorithm is asked for when the program is compiled, once for all products that are described alike.
-#include <bit>
 #include <map>
 #include <mutex>
 
-#include "../execute.h"
 #include "product.h"
+#include "vendor.h"
 
 namespace lazyt::cuda {
 namespace {
@@ -64,16 +63,6 @@ struct Handle {
     }
   }
 };
-std::shared_ptr<Handle> handle_of(const Device& device) {
-  static std::mutex mutex;
-  static auto& all = *new std::map<CUcontext, std::weak_ptr<Handle>>;
-  const std::lock_guard lock(mutex);
-  std::weak_ptr<Handle>& known = all[device.context->handle()];
-  if (auto handle = known.lock()) return handle;
-  auto made = std::make_shared<Handle>(device.context);
-  known = made;
-  return made;
-}
 
 struct Types {
   LtDataType data;
@@ -127,14 +116,6 @@ Matrix layout_of(const Seen& seen, LtDataType type, int64_t batch) {
   return out;
 }
 
-// Of a tensor's first element in any run. Buffers of other libraries lie at multiples of 16 at least, or the
-// run says so.
-uint32_t alignment_of(const Builder& b, const Tensor& t) {
-  const auto offset = static_cast<uint64_t>(t.layout.offset) * t.element();
-  const uint64_t base = b.is_own(t.storage) ? kAlignment : 16;
-  return static_cast<uint32_t>(offset ? std::min(base, uint64_t{1} << std::countr_zero(offset)) : base);
-}
-
 // What a call computes beside the product.
 struct Beside {
   uint32_t epilogue = kLtDefault;
@@ -161,11 +142,7 @@ class LtStep final : public LibraryStep {
 
   std::string describe() const override { return text; }
   void run(const Run& run) const override {
-    for (const auto& [t, alignment] : promises)
-      if (run.at(t) % alignment)
-        throw Error(LAZYT_CODE_INVALID_ARGUMENT,
-                    "cuda: a buffer of a matrix product lies at an address that is no multiple of " +
-                        std::to_string(alignment) + "; copy it to a tensor of its own");
+    for (const auto& [t, alignment] : promises) require_alignment(run, t, alignment, "a matrix product");
     const double alphas[] = {run.as_double(alpha), run.as_double(beta)};
     const float narrow[] = {static_cast<float>(alphas[0]), static_cast<float>(alphas[1])};
     const void* const x = wide ? static_cast<const void*>(alphas) : narrow;
@@ -214,7 +191,7 @@ std::unique_ptr<LtStep> make_step(Builder& builder, const Product& p, const Type
     return nullptr;
   Told told;
   auto step = std::make_unique<LtStep>();
-  step->handle = handle_of(builder.device());
+  step->handle = per_context<Handle>(builder.device());
   LAZYT_LT(cublasLtMatmulDescCreate, step->description.out(lt.cublasLtMatmulDescDestroy), told(types.compute),
            told(types.scale));
   auto set = [&](LtMatmulDescAttribute which, const auto& value) {

@@ -39,9 +39,13 @@ def metric_data(name: str) -> tuple[int, float, list[float]] | None:
     return (count, total, list(samples)) if count else None
 
 
+def _ran_on_host(name: str) -> bool:
+    return "::" in name and not name.startswith("lazyt::")
+
+
 def fallbacks() -> dict[str, int]:
     """Operators that ran on the host, and how often. Reading a single value counts as one."""
-    return {name: n for name, n in _C.counters().items() if "::" in name and not name.startswith("lazyt::")}
+    return {name: n for name, n in _C.counters().items() if _ran_on_host(name)}
 
 
 def fallback_reasons() -> dict[str, str]:
@@ -66,7 +70,7 @@ def report() -> str:
     groups = {
         "counter": [n for n in values if "::" not in n],
         "recorded operator": [n for n in values if n.startswith("lazyt::")],
-        "ran on the host": [n for n in values if "::" in n and not n.startswith("lazyt::")],
+        "ran on the host": [n for n in values if _ran_on_host(n)],
     }
     for title, names in groups.items():
         if names:

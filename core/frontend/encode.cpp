@@ -94,7 +94,7 @@ class Encoder {
   }
   const std::optional<at::Generator>& generator() const { return generator_; }
   int64_t numel() const { return numel_; }
-  bool has_notes() const { return notes_; }
+  Encoded encoded() const { return unsigned_ ? Encoded::kOnHost : notes_ ? Encoded::kNoted : Encoded::kWhole; }
   // The index of the call's device: of its first operand, else of what an argument names.
   uint32_t device() const { return C10_LIKELY(!call_.operands.empty()) ? call_.operands[0]->device : check_device({kDeviceType, named_}); }
 
@@ -228,6 +228,10 @@ class Encoder {
       std::memcpy(w, text.data(), text.size());
       return;
     }
+    if (v.isUnsigned()) {
+      unsigned_ = true;
+      return word(tagged(kNone));
+    }
     TORCH_CHECK_NOT_IMPLEMENTED(false, "lazyt: argument '", arg.name, "' of ", op_.op.name, " (", v.tagKind(), ") cannot be recorded");
   }
 
@@ -238,7 +242,7 @@ class Encoder {
   std::optional<at::Generator> generator_;
   int64_t numel_ = 0;
   c10::DeviceIndex named_ = -1;
-  bool notes_ = false;
+  bool notes_ = false, unsigned_ = false;
 };
 
 void seed_and_offset(Call& call, RandomState r) {
@@ -259,20 +263,20 @@ int64_t drawn(const Op& op, c10::ArrayRef<c10::IValue> args, int64_t most) {
   return most;
 }
 
-// The words, without seed and offset. False: see encode.
-C10_ALWAYS_INLINE bool write(const TorchOp& op, c10::ArrayRef<c10::IValue> args, Call& call, Encoder& encoder) {
+// The words, without seed and offset.
+C10_ALWAYS_INLINE Encoded write(const TorchOp& op, c10::ArrayRef<c10::IValue> args, Call& call, Encoder& encoder) {
   call.clear(&op.op);
   encoder.run(args);
   call.device = encoder.device();
-  return !encoder.has_notes();
+  return encoder.encoded();
 }
 
 }  // namespace
 
-bool encode(const TorchOp& op, c10::ArrayRef<c10::IValue> args, Call& call) {
+Encoded encode(const TorchOp& op, c10::ArrayRef<c10::IValue> args, Call& call) {
   if (op.op.random) check_drawn(op.op, args);
   Encoder encoder(op, call, op.op.random && takes_numbers(op.op, args));
-  const bool written = write(op, args, call, encoder);
+  const Encoded written = write(op, args, call, encoder);
   if (op.op.random) seed_and_offset(call, draw(encoder.generator(), call.device, (drawn(op.op, args, encoder.numel()) + 1) / 2));
   return written;
 }

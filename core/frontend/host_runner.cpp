@@ -4,10 +4,12 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/stack.h>
+#include <ATen/ops/empty_strided.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/scalar_tensor.h>
 
 #include <chrono>
+#include <cstring>
 
 #include <fmt/format.h>
 
@@ -36,7 +38,7 @@ class Runner final : public exec::HostRunner {
     at::AutoDispatchBelowADInplaceOrView below_autograd;
     std::vector<at::Tensor> values(graph.values.size());
     for (size_t i = 0; i < inputs.size(); i++) {
-      values[graph.inputs[i].value] = tensor(inputs[i]);
+      values[graph.inputs[i].value] = operand(inputs[i]);
       if (inputs[i].weak) values[graph.inputs[i].value].unsafeGetTensorImpl()->set_wrapped_number(true);
     }
     for (const ir::Constant& c : graph.constants) {
@@ -52,6 +54,8 @@ class Runner final : public exec::HostRunner {
         std::move(results.begin(), results.end(), values.begin() + node.first_result);
       } catch (const c10::IndexError& e) {
         return base::Status(LAZYT_CODE_OUT_OF_RANGE, e.what_without_backtrace()).with_note("host", name);
+      } catch (const c10::NotImplementedError& e) {
+        return base::unimplemented(e.what_without_backtrace()).with_note("host", name);
       } catch (const c10::Error& e) {
         return base::invalid_argument(e.what_without_backtrace()).with_note("host", name);
       } catch (const std::exception& e) {
@@ -66,6 +70,15 @@ class Runner final : public exec::HostRunner {
  private:
   static at::Tensor tensor(const exec::HostTensor& t) {
     return at::from_blob(t.data, t.meta.dims, t.meta.strides, at::TensorOptions().dtype(to_torch(t.meta.dtype)));
+  }
+
+  // Kernels read complex128 by loads that want 16 bytes' alignment; host scalars have 8.
+  static at::Tensor operand(const exec::HostTensor& t) {
+    at::Tensor given = tensor(t);
+    if (reinterpret_cast<uintptr_t>(t.data) % given.itemsize() == 0) return given;
+    at::Tensor aligned = at::empty_strided(given.sizes(), given.strides(), given.options());
+    std::memcpy(aligned.mutable_data_ptr(), t.data, t.meta.span_bytes());
+    return aligned;
   }
 
   static std::vector<at::Tensor> run_node(const ir::Node& node, const std::vector<at::Tensor>& values) {

@@ -184,6 +184,7 @@ void fill(TorchOp& t) {
   };
   t.masks_on_host = op.name == "aten::index" && op.overload == "Tensor";
   t.masks_count = t.masks_on_host || op.name.find("index_put") != std::string::npos;
+  t.takes_cpu = t.masks_count || (op.name == "aten::bernoulli_" && op.overload == "Tensor");
   if (!t.masks_on_host && (t.handle.hasTag(at::Tag::data_dependent_output) || t.handle.hasTag(at::Tag::dynamic_output_shape)))
     refuse("its result depends on data");
   bool mutates = false;

@@ -25,6 +25,7 @@ struct TorchOp {
   bool writes_itself = false;  // not PyTorch's: recorded as if it returned what it writes (trace::Op)
   OverlapRule overlap = OverlapRule::kNone;
   bool masks_count = false;    // the number of elements set in a mask among its indices decides a shape
+  bool takes_cpu = false;      // indices or probabilities may lie on the CPU, as on every accelerator
   bool masks_on_host = false;  // the shape of its result
   // One entry per return: index of the argument it is, or -1 for a fresh tensor, -2 for a fresh list.
   std::vector<int> returns;

@@ -320,7 +320,9 @@ at::Tensor download(const at::Tensor& t) {
   base::Meta meta = meta_of(t);
   const uint64_t span = meta.span_bytes(), start = t.storage_offset() * t.itemsize();
   at::Tensor bytes = at::empty_strided({static_cast<int64_t>(span / t.itemsize())}, {1}, options);
-  if (span > 0) {
+  if (span == 0) {
+    if (data) check(data->wait());  // what made it may have failed
+  } else {
     TORCH_CHECK(start + span <= state.size_bytes, "lazyt: the tensor reaches outside its storage");
     if (data)
       check(data->read(start, bytes.mutable_data_ptr(), span, std::make_shared<at::Tensor>(bytes)));

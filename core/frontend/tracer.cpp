@@ -4,6 +4,7 @@
 #include <ATen/core/enum_tag.h>
 #include <ATen/ops/_conj.h>
 #include <ATen/ops/_neg_view.h>
+#include <ATen/ops/alias.h>
 #include <ATen/ops/conj_physical.h>
 #include <ATen/ops/neg.h>
 #include <c10/core/DefaultDtype.h>
@@ -167,28 +168,47 @@ bool record_by_device(TorchOp& op, torch::jit::Stack* stack, const trace::Call& 
   TORCH_INTERNAL_ASSERT(false);
 }
 
+// An operand that out= resizes, too, is read as it was: by another tensor over the same storage.
+void keep_operands(const TorchOp& op, torch::jit::Stack* stack, const ShapeResult& shapes) {
+  const size_t count = op.op.args.size();
+  std::vector<at::Tensor> resized;
+  for (const auto& r : shapes.resized) {
+    const c10::IValue& arg = torch::jit::peek(*stack, r.arg, count);
+    resized.push_back(arg.isTensor() ? arg.toTensor() : arg.toListRef()[r.element].toTensor());
+  }
+  auto kept = [&](const at::Tensor& t) {
+    return std::ranges::any_of(resized, [&](const at::Tensor& r) { return r.is_same(t); }) ? at::alias(t) : t;
+  };
+  at::AutoDispatchBelowADInplaceOrView below_autograd;
+  for (size_t i = 0; i < count; i++)
+    if (!op.op.args[i].written) torch::jit::peek(*stack, i, count) = map_tensors(torch::jit::peek(*stack, i, count), kept);
+}
+
 void record_call(TorchOp& op, torch::jit::Stack* stack) {
   ThreadState& thread = thread_state();
   trace::Call& call = thread.call;
   std::vector<at::Tensor>& fresh = thread.fresh;
   auto args = torch::jit::last(*stack, op.op.args.size());
-  if (C10_UNLIKELY(!encode(op, args, call))) return record_resolved(op, stack);
+  if (const Encoded encoded = encode(op, args, call); C10_UNLIKELY(encoded != Encoded::kWhole))
+    return encoded == Encoded::kNoted ? record_resolved(op, stack) : call_on_host(op, stack, "a number is 2^63 or more");
   if (C10_UNLIKELY(op.element_numbers != 0)) check_elements(op, args);
   Lane& lane = thread.lanes[call.device];
   trace::Recorder& recorder = recorder_of(lane, call.device);
   const at::ScalarType default_now = c10::get_default_dtype_as_scalartype();
   if (C10_UNLIKELY(default_now != lane.default_float)) follow_default_dtype(lane, recorder, default_now);
 
+  std::optional<ShapeResult> of_out;
   if (op.has_out) {
     if (record_by_device(op, stack, call)) return;  // an out= tensor of another shape is resized first, as in eager
-    const ShapeResult shapes = infer(op, call, args);
-    if (shapes.host_reason) return call_on_host(op, stack, shapes.host_reason);
-    for (const auto& [index, element, dims, strides] : shapes.resized) {
+    of_out = infer(op, call, args);
+    if (of_out->host_reason) return call_on_host(op, stack, of_out->host_reason);
+    if (!of_out->resized.empty()) keep_operands(op, stack, *of_out);
+    for (const auto& [index, element, dims, strides] : of_out->resized) {
       const at::Tensor out = args[index].isTensor() ? args[index].toTensor() : args[index].toListRef()[element].toTensor();
       out.resize_(dims);
       out.unsafeGetTensorImpl()->set_sizes_and_strides(dims, strides);
     }
-    if (!shapes.resized.empty()) encode_again(op, args, call);
+    if (!of_out->resized.empty()) encode_again(op, args, call);
   }
 
   fresh.clear();
@@ -204,7 +224,7 @@ void record_call(TorchOp& op, torch::jit::Stack* stack) {
   if (!replayed) {
     record_late_operators();
     if (record_by_device(op, stack, call)) return;
-    const ShapeResult& shapes = infer(op, call, args);
+    const ShapeResult& shapes = of_out ? *of_out : infer(op, call, args);
     if (shapes.host_reason) return call_on_host(op, stack, shapes.host_reason);
     check_backend_takes(op, call, shapes.metas, shapes.fresh);
     auto source = source_line();
@@ -231,14 +251,19 @@ std::shared_ptr<const ir::SourceLine> source_line() { return source_hook ? sourc
 
 namespace {
 
-// x[i] takes an index on the CPU, as eager does on every device.
-void move_indices(const TorchOp& op, torch::jit::Stack* stack) {
+// x[i] takes an index on the CPU, as eager does on every device, and x.bernoulli_(p) takes p.
+void move_from_cpu(const TorchOp& op, torch::jit::Stack* stack) {
   const size_t count = op.op.args.size();
   for (size_t i = 0; i < count; i++) {
     c10::IValue& v = torch::jit::peek(*stack, i, count);
-    if (!v.isOptionalTensorList()) continue;
+    const bool tensor = !op.masks_count && v.isTensor() && !op.op.args[i].written;
+    if (!tensor && !v.isOptionalTensorList()) continue;
     bool any = false;
     const c10::Device device = *device_of(torch::jit::last(*stack, count));
+    if (tensor) {
+      if (v.toTensor().device().is_cpu() && v.toTensor().dim() > 0) v = v.toTensor().to(device);
+      continue;
+    }
     c10::List<std::optional<at::Tensor>> moved;
     for (const c10::IValue& e : v.toListRef()) {
       const bool here = e.isTensor() && e.toTensor().defined() && e.toTensor().device().is_cpu();
@@ -297,7 +322,7 @@ void trace_call(TorchOp& op, torch::jit::Stack* stack) {
     }
     return;
   }
-  if (C10_UNLIKELY(op.masks_count)) move_indices(op, stack);
+  if (C10_UNLIKELY(op.takes_cpu)) move_from_cpu(op, stack);
   if (!op.recordable) return call_on_host(op, stack, op.why_not);
   if (C10_UNLIKELY(op.masks_on_host) && has_mask(torch::jit::last(*stack, op.op.args.size())))
     return call_on_host(op, stack, "its result depends on data");

@@ -281,6 +281,8 @@ void Lowerer::promote_operands(std::vector<Arg>& args, const ir::OpInfo& info, c
         operands.push_back({LAZYT_DTYPE_FLOAT64, Rank::kNumber});
       } else if (a.kind == LAZYT_ARG_INT) {
         operands.push_back({LAZYT_DTYPE_INT64, Rank::kNumber});
+      } else if (a.kind == LAZYT_ARG_COMPLEX) {
+        operands.push_back({LAZYT_DTYPE_COMPLEX128, Rank::kNumber});
       }
     }
     target = promote(operands, tape_.default_float);
@@ -293,6 +295,15 @@ void Lowerer::promote_operands(std::vector<Arg>& args, const ir::OpInfo& info, c
     if (!takes_part(i)) continue;
     cast_tensor(args[i]);
     for (Arg& element : args[i].list) cast_tensor(element);
+  }
+}
+
+// A complex number that fills a real tensor: eager takes one without an imaginary part, and any for a bool.
+void fill_as_real(std::vector<Arg>& args, DType filled) {
+  for (Arg& a : args) {
+    if (a.kind != LAZYT_ARG_COMPLEX) continue;
+    const double re = a.doubles[0], im = a.doubles[1];
+    a = filled == LAZYT_DTYPE_BOOL ? Arg::of_bool(re != 0 || im != 0) : Arg::of_double(re);
   }
 }
 
@@ -330,6 +341,9 @@ void Lowerer::count_axes_from_front(std::vector<Arg>& args, const ir::OpInfo& in
 // The results of a call as values: what the operator would return if it wrote nothing.
 base::Result<std::vector<ValueId>> Lowerer::functional(const Op& op, std::vector<Arg> args,
                                                        const std::vector<Meta>& results) {
+  const ir::OpInfo* info = ir::find_op(op.functional_name, op.functional_overload);
+  const bool compares = info && info->promote == ir::Promote::kCompare;
+  if (!results.empty() && !is_complex(results[0].dtype) && !compares) fill_as_real(args, results[0].dtype);
   switch (op.lowering) {
     case Lowering::kCopy: return std::vector<ValueId>{args[1].value};
     case Lowering::kZero: return std::vector<ValueId>{zeros(results[0])};

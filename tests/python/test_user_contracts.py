@@ -503,9 +503,11 @@ def test_a_device_context_makes_tensors():
 
 def test_the_default_device():
     torch.set_default_device(D)
-    x = torch.ones(2)
+    try:
+        x = torch.ones(2)
+    finally:
+        torch.set_default_device(None)  # "cpu" would name the CPU in every call from here on
     assert x.device.type == D
-    torch.set_default_device("cpu")
 
 
 def test_cpu_numbers_mix():

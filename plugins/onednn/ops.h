@@ -23,7 +23,8 @@ void register_matmul(Operators& all);   // oneDNN: mm, bmm, addmm, baddbmm, line
 void register_conv(Operators& all);     // oneDNN: convolution and its backward
 void register_pool(Operators& all);     // oneDNN pooling; adaptive, upsample
 void register_norm(Operators& all);     // batch, layer, group, RMS norm and their backwards
-void register_softmax(Operators& all);  // (log) softmax and backwards
+void register_softmax(Operators& all);  // (log) softmax and backwards, extremes, variance
+void register_running(Operators& all);  // running sums, products, extremes
 void register_sort(Operators& all);     // sort, topk, kthvalue, median
 void register_loss(Operators& all);     // nll and the like
 void register_index(Operators& all);    // gather, scatter, index, embedding and their backwards

@@ -81,6 +81,33 @@ decltype(auto) with_bytes(uint64_t bytes, F&& f) {
 template <class T>
 inline constexpr bool kIsFloat = std::is_floating_point_v<Compute<T>>;
 
+// ---- arguments
+
+// Negative axes do not cross (PRG-5); rank 0 counts as one axis of one element.
+inline size_t axis_at(const ProgramView& program, const lazyt_node_t& node, uint64_t arg) {
+  return static_cast<size_t>(std::max<int64_t>(int_at(program, node, arg), 0));
+}
+inline Refusal accept_floating(const ProgramView& program, const lazyt_node_t& node) {
+  if (!all_tensors(program, node, is_floating)) return refuse_dtype(operand(program, node, 0).dtype);
+  return accepted();
+}
+inline Refusal accept_real(const ProgramView& program, const lazyt_node_t& node) {
+  if (!all_tensors(program, node, is_real)) return refuse_dtype(operand(program, node, 0).dtype);
+  return accepted();
+}
+
+// ---- extremes
+
+// Whether a is to be taken rather than b: larger (smaller), and NaN before all.
+template <bool kMax, class C>
+bool beats(C a, C b) {
+  if constexpr (std::is_floating_point_v<C>) {
+    if (b != b) return false;
+    if (a != a) return true;
+  }
+  return kMax ? a > b : a < b;
+}
+
 // ---- walking dims
 
 inline constexpr size_t kMaxRank = 64;

@@ -15,6 +15,7 @@ struct Matrix {
 };
 
 // c = alpha * (a x b) + beta * addend; c has dense rows of n elements, one after the other. beta 0: addend is not read.
+// REQUIRES: elements of a row of a, and of b, lie side by side (column_stride 1)
 struct Gemm {
   int64_t batch, m, n, k;
   Matrix a, b, addend;
@@ -29,8 +30,8 @@ bool has_gemm(lazyt_dtype_t dtype);
 // Results do not depend on the number of threads.
 void gemm(lazyt_dtype_t dtype, const Gemm& g, int threads);
 
-// y[i] = alpha * sum_j a[i, j] x[j] + bias[i] in f32 arithmetic. a: f32 or bf16 (as x, y and bias), one of its strides 1.
-// bias may be null. y is written with stride 1; x has stride 1.
+// y[i] = sum_j a[i, j] x[j] + bias[i]; bf16 in f32 arithmetic, integers wrap around. a: f32, bf16 or what has_gemm() takes
+// (as x, y and bias), one of its strides 1. bias may be null. y is written with stride 1; x has stride 1.
 struct Gemv {
   int64_t m, k;
   const void *a, *x, *bias;

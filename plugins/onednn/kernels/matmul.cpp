@@ -68,7 +68,10 @@ void add_scale(Builder& b, const Product& p) {
   });
 }
 
-void emit_gemm(Builder& b, const Product& p) {
+void emit_gemm(Builder& b, Product p) {
+  toolkit::join_batch(p);
+  for (Tensor* t : {&p.a, &p.b})
+    if (stride_or(*t, 2, 1) != 1) *t = b.dense(*t);
   std::vector<StorageId> reads{p.a.storage, p.b.storage};
   if (p.addend) reads.push_back(p.addend->storage);
   b.add("matmul own", reads, {p.c.storage}, [p](const Frame& frame) {
@@ -179,12 +182,16 @@ void emit(Builder& b, Product p) {
     emit(b, wide);
     return b.copy(wide.c, p.c);
   }
-  if (has_gemm(dtype)) return emit_gemm(b, p);
+  const bool bias_only = is_number(p.alpha, 1) && (!p.addend || is_number(p.beta, 1));
+  if (has_gemm(dtype)) {
+    const bool vector = bias_only && size(p.a, 2) > 0 && is_matrix(p.a) && is_matrix(p.b);
+    if (!vector || !emit_gemv(b, p, p.addend ? &*p.addend : nullptr)) emit_gemm(b, p);
+    return;
+  }
   if (size(p.a, 2) == 0) return add_scale(b, p);
   toolkit::join_batch(p);
   p.a = as_matrix(b, p.a);
   p.b = as_matrix(b, p.b);
-  const bool bias_only = is_number(p.alpha, 1) && (!p.addend || is_number(p.beta, 1));
   if (bias_only && emit_gemv(b, p, p.addend ? &*p.addend : nullptr)) return;
   emit_dnnl(b, p);
 }

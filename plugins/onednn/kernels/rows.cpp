@@ -41,7 +41,7 @@ INLINE Vec<C> splat(C x) {
 
 template <class T, class M>
 INLINE Vec<Compute<T>> load(const T* p, M m) {
-  using Raw = std::conditional_t<sizeof(T) == 2, Shorts, Vec<Compute<T>>>;
+  using Raw = std::conditional_t<std::is_same_v<T, Compute<T>>, Vec<Compute<T>>, Shorts>;
   Raw raw;
   if constexpr (std::is_same_v<M, int>) {
     raw = Raw{};
@@ -49,10 +49,10 @@ INLINE Vec<Compute<T>> load(const T* p, M m) {
   } else {
     std::memcpy(&raw, p, sizeof raw);
   }
-  if constexpr (sizeof(T) == 2)
-    return to_float(raw, T{});
-  else
+  if constexpr (std::is_same_v<T, Compute<T>>)
     return raw;
+  else
+    return to_float(raw, T{});
 }
 template <class T, class M>
 INLINE void store(T* p, Vec<Compute<T>> v, M m) {
@@ -62,10 +62,10 @@ INLINE void store(T* p, Vec<Compute<T>> v, M m) {
     else
       std::memcpy(p, &raw, sizeof raw);
   };
-  if constexpr (sizeof(T) == 2)
-    put(to_bits(v, T{}));
-  else
+  if constexpr (std::is_same_v<T, Compute<T>>)
     put(v);
+  else
+    put(to_bits(v, T{}));
 }
 // v, with `other` from element m on.
 template <class C, class M>
@@ -112,6 +112,10 @@ INLINE Vec<double> fma(Vec<double> a, Vec<double> b, Vec<double> c) {
 #else
   return a * b + c;
 #endif
+}
+template <class V>
+INLINE V fma(V a, V b, V c) {  // of integers
+  return a * b + c;
 }
 
 INLINE Vec<float> exp(Vec<float> x) { return vm::math::exp<Vec<float>>(x); }
@@ -539,7 +543,8 @@ constexpr TileKernels<C> tile_kernels() {
 }
 
 constexpr Rows kRows = {row_kernels<float>(), row_kernels<double>(), row_kernels<BFloat16>(), row_kernels<Half>(),
-                        tile_kernels<float>(), tile_kernels<double>()};
+                        tile_kernels<float>(), tile_kernels<double>(),
+                        gemm<uint64_t>, gemm<uint32_t>, gemm<uint16_t>, gemm<uint8_t>};
 
 }  // namespace
 

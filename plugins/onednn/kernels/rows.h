@@ -84,6 +84,11 @@ struct TileKernels {
   void (*softmax_grad)(C* d, const C* p, int64_t n, C delta, C factor);
 };
 
+// out (+)= a * b as TileKernels::gemm, of integers, which wrap around.
+template <class C>
+using TileGemm = void (*)(int64_t m, int64_t n, int64_t k, C alpha, const C* a, int64_t lda, const C* b, int64_t ldb, C* out,
+                      int64_t ldo, bool accumulate);
+
 struct Rows {
   RowKernels<float> f32;
   RowKernels<double> f64;
@@ -91,6 +96,10 @@ struct Rows {
   RowKernels<Half> f16;
   TileKernels<float> tile_f32;
   TileKernels<double> tile_f64;
+  TileGemm<uint64_t> gemm_u64;
+  TileGemm<uint32_t> gemm_u32;
+  TileGemm<uint16_t> gemm_u16;
+  TileGemm<uint8_t> gemm_u8;
 
   template <class T>
   const RowKernels<T>& of() const;

@@ -1,4 +1,4 @@
-// Operators along one axis: softmax and its kin, running sums, extremes with their places, variance.
+// Operators along one axis: softmax and its kin, extremes with their places, variance.
 #include <cmath>
 #include <limits>
 
@@ -7,19 +7,6 @@
 
 namespace lazyt::onednn {
 namespace {
-
-// Negative axes do not cross (PRG-5); rank 0 counts as one axis of one element.
-size_t axis_at(const ProgramView& program, const lazyt_node_t& node, uint64_t arg) {
-  return static_cast<size_t>(std::max<int64_t>(int_at(program, node, arg), 0));
-}
-Refusal accept_floating(const ProgramView& program, const lazyt_node_t& node) {
-  if (!all_tensors(program, node, is_floating)) return refuse_dtype(operand(program, node, 0).dtype);
-  return accepted();
-}
-Refusal accept_real(const ProgramView& program, const lazyt_node_t& node) {
-  if (!all_tensors(program, node, is_real)) return refuse_dtype(operand(program, node, 0).dtype);
-  return accepted();
-}
 
 // Row-major, or lying as the operand does if that has no gaps.
 Tensor make_like(Builder& b, uint32_t v, const Tensor& operand) {
@@ -197,15 +184,6 @@ void lower_variance(Builder& b, const lazyt_node_t& node) {
 
 // ---- extremes
 
-// Whether a is to be taken rather than b: larger (smaller), and NaN before all.
-template <bool kMax, class C>
-bool beats(C a, C b) {
-  if constexpr (std::is_floating_point_v<C>) {
-    if (b != b) return false;
-    if (a != a) return true;
-  }
-  return kMax ? a > b : a < b;
-}
 // Of a run: its extreme, then where that is first.
 template <bool kMax, class T>
 LAZYT_INLINE int64_t place_in_run(const T* x, int64_t n) {
@@ -333,99 +311,6 @@ void lower_aminmax(Builder& b, const lazyt_node_t& node) {
   });
 }
 
-// ---- running sums and products
-
-Refusal accept_running(const ProgramView& program, const lazyt_node_t& node) {
-  if (result(program, node, 0).dtype == LAZYT_DTYPE_BOOL) return refuse_dtype(LAZYT_DTYPE_BOOL);
-  return accept_real(program, node);
-}
-
-template <class A>
-struct RunningSum {
-  A total = 0;
-  A operator()(A x) { return total = static_cast<A>(total + x); }
-};
-template <class A>
-struct RunningProduct {
-  A total = 1;
-  A operator()(A x) { return total = static_cast<A>(total * x); }
-};
-template <class A>
-struct RunningLogSumExp {
-  A total = -std::numeric_limits<A>::infinity();
-  A operator()(A x) {
-    const A low = std::min(x, total), high = x != x ? x : total != total ? total : std::max(x, total);
-    // Equal infinities have no difference.
-    total = low != high || std::isfinite(low) ? high + std::log1p(std::exp(low - high)) : x;
-    return total;
-  }
-};
-
-// PyTorch adds in double for floats and in int64 for integers; logcumsumexp computes in the type.
-template <template <class> class Running, bool kExactType>
-void lower_running(Builder& b, const lazyt_node_t& node) {
-  const auto args = b.program.args(node);
-  const size_t axis = axis_at(b.program, node, 1);
-  const uint32_t v = node.results;
-  Tensor in = tensor_at(b, args[0]);
-  if (in.dtype != b.dtype(v)) in = dense_as(b, in, b.dtype(v));
-  const Tensor out = b.make_dense(v);
-  const auto lines = lines_of<2>({in.layout, out.layout}, axis, false);
-  with_real(out.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    if constexpr (!std::is_same_v<T, bool> && (!kExactType || kIsFloat<T>)) {
-      // Unsigned arithmetic wraps as PyTorch's integers do.
-      using A = std::conditional_t<kExactType, Compute<T>, std::conditional_t<kIsFloat<T>, double, uint64_t>>;
-      b.add("running", {}, out, {in}, {}, [=](const Frame& frame) {
-        const T* x = frame.at<T>(in);
-        T* y = frame.at<T>(out);
-        for_lines(frame, lines, 1, [&](const auto& at, int64_t) {
-          Running<A> running;
-          const int64_t n = lines.n, step = lines.step[0], out_step = lines.step[1];
-          const T* from = x + at[0];
-          T* to = y + at[1];
-          for (int64_t i = 0; i < n; ++i)
-            to[i * out_step] = narrow<T>(static_cast<Compute<T>>(running(static_cast<A>(widen(from[i * step])))));
-        });
-      });
-    }
-  });
-}
-
-// The latest of equal extremes counts; a NaN stays, the latest NaN's place.
-template <bool kMax>
-void lower_running_extreme(Builder& b, const lazyt_node_t& node) {
-  const auto args = b.program.args(node);
-  const size_t axis = axis_at(b.program, node, 1);
-  const Tensor in = tensor_at(b, args[0]);
-  const Tensor values = b.make_dense(node.results), places = b.make_dense(node.results + 1);
-  const auto lines = lines_of<2>({in.layout, values.layout}, axis, false);
-  with_real(in.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    b.add(kMax ? "cummax" : "cummin", {in.storage}, {values.storage, places.storage}, [=](const Frame& frame) {
-      const T* x = frame.at<T>(in);
-      T* y = frame.at<T>(values);
-      int64_t* p = frame.at<int64_t>(places);
-      for_lines(frame, lines, 1, [&](const auto& at, int64_t) {
-        const int64_t n = lines.n, step = lines.step[0], out_step = lines.step[1];
-        if (n == 0) return;
-        const T* from = x + at[0];
-        T* to = y + at[1];
-        int64_t *places_to = p + at[1], place = 0;
-        auto best = widen(from[0]);
-        for (int64_t i = 0; i < n; ++i) {  // without a branch: who wins is not foreseen
-          const auto v = widen(from[i * step]);
-          const bool wins = !beats<kMax>(best, v);
-          best = wins ? v : best;
-          place = wins ? i : place;
-          to[i * out_step] = from[place * step];
-          places_to[i * out_step] = place;
-        }
-      });
-    });
-  });
-}
-
 }  // namespace
 
 void register_softmax(Operators& all) {
@@ -444,11 +329,6 @@ void register_softmax(Operators& all) {
   opaque(LAZYT_OP_MAX_DIM, accept_extreme, lower_extreme_dim<true>);
   opaque(LAZYT_OP_MIN_DIM, accept_extreme, lower_extreme_dim<false>);
   opaque(LAZYT_OP_AMINMAX, accept_extreme, lower_aminmax);
-  opaque(LAZYT_OP_CUMSUM, accept_running, lower_running<RunningSum, false>);
-  opaque(LAZYT_OP_CUMPROD, accept_running, lower_running<RunningProduct, false>);
-  opaque(LAZYT_OP_LOGCUMSUMEXP, accept_floating, lower_running<RunningLogSumExp, true>);
-  opaque(LAZYT_OP_CUMMAX, accept_real, lower_running_extreme<true>);
-  opaque(LAZYT_OP_CUMMIN, accept_real, lower_running_extreme<false>);
 }
 
 }  // namespace lazyt::onednn

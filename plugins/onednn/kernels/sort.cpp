@@ -8,10 +8,6 @@
 namespace lazyt::onednn {
 namespace {
 
-Refusal accept_real(const ProgramView& program, const lazyt_node_t& node) {
-  if (!all_tensors(program, node, is_real)) return refuse_dtype(operand(program, node, 0).dtype);
-  return accepted();
-}
 Refusal accept_some(const ProgramView& program, const lazyt_node_t& node) {
   if (toolkit::count_of(program.dims(operand(program, node, 0))) == 0) return refuse_argument("an empty operand");
   return accept_real(program, node);

@@ -223,6 +223,32 @@ void run_divided(void* out, const void* pa, const void* pb, const void*, int n) 
   }
 }
 
+// The same of integers, through double: exact where operands are below 2^51; else element by element.
+template <Op op, class T>
+void run_divided_integers(void* __restrict out, const void* pa, const void* pb, const void* pc, int n) {
+  auto* o = static_cast<T*>(out);
+  auto *a = static_cast<const T*>(pa), *b = static_cast<const T*>(pb);
+  if constexpr (sizeof(T) == 8) {
+    constexpr uint64_t kExact = UINT64_C(1) << 51;
+    uint64_t large = 0;
+    for (int i = 0; i < n; ++i) large |= (static_cast<uint64_t>(a[i]) + kExact) | (static_cast<uint64_t>(b[i]) + kExact);
+    if (large >= 2 * kExact) return run_binary<op, T>(out, pa, pb, pc, n);
+  }
+#pragma GCC ivdep
+  for (int i = 0; i < n; ++i) {
+    const T x = a[i], y = b[i], by = y == 0 || y == -1 ? T(1) : y;  // the smallest number by -1 is no T
+    const T even = static_cast<T>(static_cast<double>(x) / static_cast<double>(by)), rest = static_cast<T>(x - even * by);
+    const bool signs_differ = rest != 0 && (rest ^ by) < 0;
+    if constexpr (op == Op::kDivTrunc || op == Op::kDivFloor) {
+      const T q = op == Op::kDivFloor && signs_differ ? static_cast<T>(even - 1) : even;
+      const T negative = binary<Op::kSub, T>(T(0), x), of_special = y == 0 ? T(0) : negative;
+      o[i] = y == by ? q : of_special;
+    }
+    if constexpr (op == Op::kFmod) o[i] = rest;
+    if constexpr (op == Op::kRemainder) o[i] = signs_differ ? static_cast<T>(rest + by) : rest;
+  }
+}
+
 // o[i] = f(a[i]...), vector by vector; what is left goes through a vector of its own.
 template <class T, class V, class F, class... P>
 void by_vectors(T* o, int n, F f, const P*... a) {
@@ -257,7 +283,7 @@ BinaryVector<T> binary_vector = nullptr;
 // Arguments for which the library goes element by element, though the answer is known.
 template <Op op>
 constexpr bool kHasEdges = op == Op::kLog || op == Op::kLog2 || op == Op::kLog10 || op == Op::kAcosh || op == Op::kAtanh ||
-                           op == Op::kAsin || op == Op::kAcos;
+                           op == Op::kAsin || op == Op::kAcos || op == Op::kLog1p;
 // All ones in the elements at an edge. V is a vector of T.
 template <Op op, class T, class V>
 auto at_edge(V x) {
@@ -268,6 +294,8 @@ auto at_edge(V x) {
     return ~((x > T(-1)) & (x < T(1)));
   else if constexpr (op == Op::kAsin || op == Op::kAcos)
     return ~((x >= T(-1)) & (x <= T(1)));
+  else if constexpr (op == Op::kLog1p)
+    return ~((x > T(-1)) & (x < inf));
   else
     return ~((x > T(0)) & (x < inf));
 }
@@ -277,6 +305,7 @@ V value_at_edge(V x) {
   if constexpr (op == Op::kAcosh) return x == inf ? inf : nan;
   if constexpr (op == Op::kAtanh) return x == T(1) ? inf : x == T(-1) ? -inf : nan;
   if constexpr (op == Op::kAsin || op == Op::kAcos) return nan;
+  if constexpr (op == Op::kLog1p) return x == inf ? inf : x == T(-1) ? -inf : nan;
   return x == inf ? inf : x == T(0) ? -inf : nan;
 }
 
@@ -294,6 +323,11 @@ void run_unary_vector(void* out, const void* pa, const void*, const void*, int n
     }
   };
   by_vectors<T, V>(static_cast<T*>(out), n, f, static_cast<const T*>(pa));
+}
+template <class T>
+void run_sigmoid_vector(void* out, const void* pa, const void*, const void*, int n) {
+  using V = typename Vector<T>::type;
+  by_vectors<T, V>(static_cast<T*>(out), n, [g = unary_vector<Op::kExp, T>](V x) { return T(1) / (T(1) + g(-x)); }, static_cast<const T*>(pa));
 }
 template <Op op, class T>
 void run_binary_vector(void* out, const void* pa, const void* pb, const void*, int n) {
@@ -513,6 +547,7 @@ void fill_vector_functions(Table& t) {
   UNARY(kAsinh, "asinh") UNARY(kAcosh, "acosh") UNARY(kAtanh, "atanh") UNARY(kErfc, "erfc")
   if constexpr (std::is_same_v<T, double>) {
     UNARY(kExp, "exp") UNARY(kExp2, "exp2") UNARY(kLog2, "log2") UNARY(kLog10, "log10") UNARY(kExpm1, "expm1") UNARY(kLog, "log") UNARY(kLog1p, "log1p") UNARY(kTanh, "tanh") UNARY(kErf, "erf")
+    if (unary_vector<Op::kExp, T>) t.functions[at(Op::kSigmoid)][k] = run_sigmoid_vector<T>;
   } else {
 #define OWN(op, f) t.functions[at(Op::op)][k] = run_own<math::f<math::V>>;
     OWN(kExp, exp) OWN(kExp2, exp2) OWN(kExpm1, expm1) OWN(kLog, log) OWN(kLog2, log2) OWN(kLog10, log10) OWN(kLog1p, log1p)
@@ -551,6 +586,11 @@ void fill(Table& t) {
     BINARY(kSub) BINARY(kDivTrunc) BINARY(kDivFloor) BINARY(kFmod) BINARY(kRemainder) BINARY(kFmax) BINARY(kFmin) BINARY(kPow)
     UNARY(kAbs) UNARY(kNeg)
     t.functions[at(Op::kFma)][k] = run_fma<T>;
+  }
+  if constexpr (std::is_same_v<T, int32_t> || std::is_same_v<T, int64_t>) {
+#define DIVIDED(op) t.functions[at(Op::op)][k] = run_divided_integers<Op::op, T>;
+    DIVIDED(kDivTrunc) DIVIDED(kDivFloor) DIVIDED(kFmod) DIVIDED(kRemainder)
+#undef DIVIDED
   }
   if constexpr (!f && !boolean) { BINARY(kAnd) BINARY(kOr) BINARY(kXor) UNARY(kNot) BINARY(kShl) BINARY(kShr) }
   if constexpr (f) {

@@ -1,0 +1,124 @@
+// Running sums, products and extremes along one axis.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "elements.h"
+
+namespace lazyt::onednn {
+namespace {
+
+Refusal accept_running(const ProgramView& program, const lazyt_node_t& node) {
+  if (result(program, node, 0).dtype == LAZYT_DTYPE_BOOL) return refuse_dtype(LAZYT_DTYPE_BOOL);
+  return accept_real(program, node);
+}
+
+template <class A>
+struct RunningSum {
+  A total = 0;
+  A operator()(A x) { return total = static_cast<A>(total + x); }
+};
+template <class A>
+struct RunningProduct {
+  A total = 1;
+  A operator()(A x) { return total = static_cast<A>(total * x); }
+};
+template <class A>
+struct RunningLogSumExp {
+  A total = -std::numeric_limits<A>::infinity();
+  A operator()(A x) {
+    const A low = std::min(x, total), high = x != x ? x : total != total ? total : std::max(x, total);
+    // Equal infinities have no difference.
+    total = low != high || std::isfinite(low) ? high + std::log1p(std::exp(low - high)) : x;
+    return total;
+  }
+};
+
+// PyTorch adds in double for floats and in int64 for integers; logcumsumexp computes in the type.
+template <template <class> class Running, bool kExactType>
+void lower_running(Builder& b, const lazyt_node_t& node) {
+  const auto args = b.program.args(node);
+  const size_t axis = axis_at(b.program, node, 1);
+  const uint32_t v = node.results;
+  Tensor in = tensor_at(b, args[0]);
+  if (in.dtype != b.dtype(v)) in = dense_as(b, in, b.dtype(v));
+  const Tensor out = b.make_dense(v);
+  const auto lines = lines_of<2>({in.layout, out.layout}, axis, false);
+  with_real(out.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    if constexpr (!std::is_same_v<T, bool> && (!kExactType || kIsFloat<T>)) {
+      // Unsigned arithmetic wraps as PyTorch's integers do.
+      using A = std::conditional_t<kExactType, Compute<T>, std::conditional_t<kIsFloat<T>, double, uint64_t>>;
+      b.add("running", {}, out, {in}, {}, [=](const Frame& frame) {
+        const T* x = frame.at<T>(in);
+        T* y = frame.at<T>(out);
+        for_lines(frame, lines, 1, [&](const auto& at, int64_t) {
+          Running<A> running;
+          const int64_t n = lines.n, step = lines.step[0], out_step = lines.step[1];
+          const T* from = x + at[0];
+          T* to = y + at[1];
+          for (int64_t i = 0; i < n; ++i)
+            to[i * out_step] = narrow<T>(static_cast<Compute<T>>(running(static_cast<A>(widen(from[i * step])))));
+        });
+      });
+    }
+  });
+}
+
+// Without a branch: who wins is not foreseen.
+template <bool kMax, class T>
+LAZYT_INLINE void running_extreme(const T* from, int64_t step, T* to, int64_t* places, int64_t out_step, int64_t n) {
+  T best = from[0];
+  auto wide = widen(best);
+  int64_t place = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const T x = from[i * step];
+    const auto v = widen(x);
+    const bool wins = !beats<kMax>(wide, v);
+    wide = wins ? v : wide;
+    best = wins ? x : best;
+    place = wins ? i : place;
+    to[i * out_step] = best;
+    places[i * out_step] = place;
+  }
+}
+
+// The latest of equal extremes counts; a NaN stays, the latest NaN's place.
+template <bool kMax>
+void lower_running_extreme(Builder& b, const lazyt_node_t& node) {
+  const auto args = b.program.args(node);
+  const size_t axis = axis_at(b.program, node, 1);
+  const Tensor in = tensor_at(b, args[0]);
+  const Tensor values = b.make_dense(node.results), places = b.make_dense(node.results + 1);
+  const auto lines = lines_of<2>({in.layout, values.layout}, axis, false);
+  with_real(in.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    b.add(kMax ? "cummax" : "cummin", {in.storage}, {values.storage, places.storage}, [=](const Frame& frame) {
+      const T* x = frame.at<T>(in);
+      T* y = frame.at<T>(values);
+      int64_t* p = frame.at<int64_t>(places);
+      for_lines(frame, lines, 1, [&](const auto& at, int64_t) {
+        const int64_t n = lines.n, step = lines.step[0], out_step = lines.step[1];
+        if (n == 0) return;
+        if (step == 1 && out_step == 1)
+          running_extreme<kMax>(x + at[0], 1, y + at[1], p + at[1], 1, n);
+        else
+          running_extreme<kMax>(x + at[0], step, y + at[1], p + at[1], out_step, n);
+      });
+    });
+  });
+}
+
+}  // namespace
+
+void register_running(Operators& all) {
+  using toolkit::Role;
+  auto opaque = [&](lazyt_op_t op, toolkit::Accept accept, Operator::Lower lower) { all.add(op, {Role::kOpaque, accept, lower}); };
+  opaque(LAZYT_OP_CUMSUM, accept_running, lower_running<RunningSum, false>);
+  opaque(LAZYT_OP_CUMPROD, accept_running, lower_running<RunningProduct, false>);
+  opaque(LAZYT_OP_LOGCUMSUMEXP, accept_floating, lower_running<RunningLogSumExp, true>);
+  opaque(LAZYT_OP_CUMMAX, accept_real, lower_running_extreme<true>);
+  opaque(LAZYT_OP_CUMMIN, accept_real, lower_running_extreme<false>);
+}
+
+}  // namespace lazyt::onednn

@@ -1,0 +1,117 @@
+"""Integers, doubles and running extremes of the oneDNN plugin: eager's values to the bit, no host island."""
+
+import os
+
+import lazyt
+import pytest
+import torch
+
+pytestmark = pytest.mark.skipif(
+    os.environ.get("LAZYT_BACKEND") != "onednn", reason="of the oneDNN plugin alone"
+)
+DEVICE = "lazyt"
+INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
+
+
+@pytest.fixture(autouse=True)
+def no_islands():
+    lazyt.metrics.reset()
+    yield
+    assert not lazyt.metrics.fallbacks()
+
+
+def same(function, *args):
+    want, got = function(*args), function(*(a.to(DEVICE) for a in args))
+    want, got = (w if isinstance(w, (tuple, list)) else (w,) for w in (want, got))
+    for w, g in zip(want, got, strict=True):
+        assert g.dtype == w.dtype
+        torch.testing.assert_close(g.cpu(), w, rtol=0, atol=0, equal_nan=True)
+
+
+def any_integers(dtype, *shape):
+    limits = torch.iinfo(dtype)
+    return torch.randint(limits.min, limits.max, shape, dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize("how", ["trunc", "floor", "fmod", "remainder"])
+def test_quotients_of_integers_are_exact_up_to_the_largest(dtype, large, how):
+    torch.manual_seed(0)
+    limits = torch.iinfo(dtype)
+    edge = limits.max if large or dtype == torch.int32 else 2**51 - 1
+    a = torch.tensor([edge, -edge, edge - 1, 7, -7, 1, 0, limits.min if large else -edge], dtype=dtype)
+    b = torch.tensor([1, 2, -2, 3, -3, 7, edge, -edge, edge - 1], dtype=dtype)
+    a = torch.cat(
+        [a, torch.randint(-edge, edge, (1200,), dtype=dtype), torch.randint(-50, 50, (1200,), dtype=dtype)]
+    )
+    a, b = a[:, None], torch.cat([b, torch.randint(2, 9, (4,), dtype=dtype)])
+    divide = {
+        "trunc": lambda p, q: torch.div(p, q, rounding_mode="trunc"),
+        "floor": lambda p, q: torch.div(p, q, rounding_mode="floor"),
+        "fmod": torch.fmod,
+        "remainder": torch.remainder,
+    }[how]
+    same(divide, a, b)
+    same(lambda p: divide(p, torch.full_like(p, -1)), a[a != limits.min])  # eager traps on the smallest
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_products_of_integers_wrap_as_eagers(dtype):
+    torch.manual_seed(0)
+    a, b, c = any_integers(dtype, 70, 300), any_integers(dtype, 300, 37), any_integers(dtype, 70, 37)
+    same(torch.mm, a, b)
+    same(lambda p, q: p.t() @ q.t(), b, a)
+    same(lambda p, q: p[::2, 1:-1:3] @ q[1:-1:3, 1::2], a, b)
+    same(lambda r, p, q: torch.addmm(r, p, q, beta=3, alpha=2), c, a, b)
+    same(torch.mv, a, b[:, 0].contiguous())
+    same(torch.mv, a.t(), c[:, 1])
+    same(lambda p, q: p[:1] @ q, a, b)
+    same(torch.dot, a[0], b[:, 5])
+    same(torch.addmv, c[:, 0], a, b[:, 2])
+    same(lambda p, q: torch.matmul(p.reshape(5, 14, 300), q), a, b)
+    same(lambda p, q: torch.bmm(p.reshape(7, 10, 300), q.expand(7, 300, 37)), a, b)
+
+
+def test_products_of_doubles():
+    torch.manual_seed(0)
+    a, b = torch.randn(70, 300, dtype=torch.float64), torch.randn(300, 37, dtype=torch.float64)
+
+    def close(function, *args):
+        got = function(*(x.to(DEVICE) for x in args)).cpu()
+        torch.testing.assert_close(got, function(*args), rtol=1e-12, atol=1e-12)
+
+    close(torch.mm, a, b)
+    close(lambda p, q: p.t() @ q.t(), b, a)
+    close(torch.mv, a, b[:, 0])
+    close(lambda p, q: torch.addmv(q[:37, 3], p.t(), p[:, 2]), b, a.t())
+    close(torch.dot, a[0], b[:, 1])
+    close(lambda p, q: torch.addmm(q[:1], p, q, beta=0.5, alpha=-2), a, b)
+
+
+@pytest.mark.parametrize(
+    "dtype", [*INTEGERS, torch.bool, torch.float32, torch.float64, torch.bfloat16, torch.float16]
+)
+@pytest.mark.parametrize("name", ["cummax", "cummin"])
+def test_running_extremes_keep_the_latest_of_equals(name, dtype):
+    torch.manual_seed(0)
+    x = torch.randint(0, 9, (5, 600)).to(dtype)
+    if dtype.is_floating_point:
+        x[0, 300] = x[0, 310] = torch.nan
+        x[1, 0] = torch.nan
+        x[2, 7], x[2, 8] = torch.inf, -torch.inf
+        x[3] = torch.randn(600).to(dtype).sort(descending=name == "cummin")[0]
+    function = getattr(torch, name)
+    same(lambda t: function(t, 1), x)
+    same(lambda t: function(t, 0), x)
+    same(lambda t: function(t[:, ::3], -1), x)
+
+
+def test_functions_of_doubles_at_their_edges():
+    inf, nan = torch.inf, torch.nan
+    x = torch.tensor(
+        [-inf, -2, -1, -0.0, 0, 1e-300, 0.5, 700, 800, -700, -800, inf, nan] * 9, dtype=torch.float64
+    )
+    for function in torch.log1p, torch.sigmoid, torch.nn.functional.silu:
+        got, want = function(x.to(DEVICE)).cpu(), function(x)
+        torch.testing.assert_close(got, want, rtol=1e-15, atol=1e-300, equal_nan=True)

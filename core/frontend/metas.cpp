@@ -72,7 +72,7 @@ Stack attention_backward(const Stack& a) {
   return out;
 }
 
-// The recurrent cells, as rnn.cpp computes them.
+// The recurrent cells and layers, as rnn.cpp computes them.
 Tensor fresh(const Tensor& like) { return at::empty_like(like, at::MemoryFormat::Contiguous); }
 Stack lstm_cell(const Stack& a) {
   const Tensor& cx = a[2].toTensor();
@@ -96,6 +96,30 @@ Stack gru_cell_backward(const Stack& a) {
   return {grad.new_empty({grad.size(0), gates}), grad.new_empty({grad.size(0), gates}), fresh(grad), bias(), bias()};
 }
 
+Stack lstm_layer(const Stack& a) {
+  const Tensor &x = a[0].toTensor(), &cx = a[2].toTensor();
+  const int64_t length = x.size(0), batch = cx.size(0), width = cx.size(1);
+  const Tensor steps = x.new_empty({length, batch, width});
+  return {steps, fresh(cx), fresh(cx), fresh(steps), x.new_empty({length, batch, 4 * width})};
+}
+Stack lstm_layer_backward(const Stack& a) {
+  Stack out;
+  for (size_t i : {3, 4, 5, 6, 7}) out.emplace_back(fresh(a[i].toTensor()));
+  out.emplace_back(a[6].toTensor().new_empty({a[6].toTensor().size(0)}));
+  return out;
+}
+Stack gru_layer(const Stack& a) {
+  const Tensor &x = a[0].toTensor(), &hx = a[1].toTensor();
+  const int64_t length = x.size(0), batch = hx.size(0), width = hx.size(1);
+  return {x.new_empty({length, batch, width}), fresh(hx), x.new_empty({length, batch, 5 * width})};
+}
+Stack gru_layer_backward(const Stack& a) {
+  Stack out;
+  for (size_t i : {2, 3, 4, 5}) out.emplace_back(fresh(a[i].toTensor()));
+  for (size_t i : {4, 5}) out.emplace_back(a[i].toTensor().new_empty({a[i].toTensor().size(0)}));
+  return out;
+}
+
 const auto& rules() {
   static const auto& all = *new std::unordered_map<std::string_view, Rule>{
       {"aten::mm", mm},
@@ -109,6 +133,10 @@ const auto& rules() {
       {"aten::_thnn_fused_lstm_cell_backward_impl", lstm_cell_backward},
       {"aten::_thnn_fused_gru_cell", gru_cell},
       {"aten::_thnn_fused_gru_cell_backward", gru_cell_backward},
+      {"lazyt::lstm_layer", lstm_layer},
+      {"lazyt::lstm_layer_backward", lstm_layer_backward},
+      {"lazyt::gru_layer", gru_layer},
+      {"lazyt::gru_layer_backward", gru_layer_backward},
       {"aten::_scaled_dot_product_flash_attention_for_cpu", attention},
       {"aten::_scaled_dot_product_flash_attention_for_cpu_backward", attention_backward},
   };

@@ -211,6 +211,7 @@ void initialize() {
     register_views();
     register_copies();
     register_rnn();
+    register_rnn_layers();
     register_optimizers();
     register_attention();
     register_tracer();

@@ -15,7 +15,8 @@ void record_late_operators();
 void register_device();     // device.cpp: guard, hooks, allocator
 void register_views();      // views.cpp: empty, views, resize, set_
 void register_copies();     // copy.cpp: copies between devices, item
-void register_rnn();        // rnn.cpp: fused LSTM and GRU cells
+void register_rnn();        // rnn.cpp: LSTM and GRU cells and layers, on the CPU
+void register_rnn_layers();  // rnn_layers.cpp: which layers are recorded as one operator
 void register_optimizers();  // optimizers.cpp: learning rates of fused steps
 void register_tracer();     // registration.cpp: the boxed kernel for everything else
 void register_autocast();   // autocast.cpp: which operators cast

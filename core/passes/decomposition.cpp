@@ -117,7 +117,10 @@ base::Result<std::optional<Graph>> decompose(const Graph& graph, std::vector<boo
 base::Result<std::optional<ir::Graph>> decompose_and_mark(const ir::Graph& graph, std::vector<bool> refused,
                                                           const Refuses& refuses) {
   LAZYT_ASSIGN_OR_RETURN(auto decomposed, decompose(graph, std::move(refused), refuses));
-  if (decomposed) LAZYT_RETURN_IF_ERROR(donation(*decomposed));
+  if (decomposed) {
+    LAZYT_RETURN_IF_ERROR(dead_code(*decomposed));  // pieces of a result that nobody reads
+    LAZYT_RETURN_IF_ERROR(donation(*decomposed));
+  }
   return decomposed;
 }
 

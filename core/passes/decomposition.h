@@ -36,5 +36,9 @@ std::optional<std::vector<ir::ValueId>> lstm_cell(Pieces&);
 std::optional<std::vector<ir::ValueId>> lstm_cell_backward(Pieces&);
 std::optional<std::vector<ir::ValueId>> gru_cell(Pieces&);
 std::optional<std::vector<ir::ValueId>> gru_cell_backward(Pieces&);
+std::optional<std::vector<ir::ValueId>> lstm_layer(Pieces&);
+std::optional<std::vector<ir::ValueId>> lstm_layer_backward(Pieces&);
+std::optional<std::vector<ir::ValueId>> gru_layer(Pieces&);
+std::optional<std::vector<ir::ValueId>> gru_layer_backward(Pieces&);
 
 }  // namespace lazyt::passes

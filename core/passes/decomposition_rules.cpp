@@ -489,6 +489,10 @@ Rule find_rule(std::string_view name) {
       {"aten::_thnn_fused_lstm_cell_backward_impl", lstm_cell_backward},
       {"aten::_thnn_fused_gru_cell", gru_cell},
       {"aten::_thnn_fused_gru_cell_backward", gru_cell_backward},
+      {"lazyt::lstm_layer", lstm_layer},
+      {"lazyt::lstm_layer_backward", lstm_layer_backward},
+      {"lazyt::gru_layer", gru_layer},
+      {"lazyt::gru_layer_backward", gru_layer_backward},
   };
   auto it = rules->find(name);
   return it == rules->end() ? nullptr : it->second;

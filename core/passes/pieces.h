@@ -34,6 +34,12 @@ class Pieces {
     return graph_.add_op(std::move(name), std::move(overload), std::move(a),
                          ir::Meta::contiguous(dtype, std::move(dims)), node.source);
   }
+  // The same for several results; they follow the first.
+  ValueId node_of(std::string name, std::vector<Arg> a, base::DType dtype, const std::vector<base::Dims>& dims) {
+    std::vector<ir::Meta> metas;
+    for (const base::Dims& d : dims) metas.push_back(ir::Meta::contiguous(dtype, d));
+    return graph_.nodes[graph_.add_node(std::move(name), "", std::move(a), std::move(metas), node.source)].first_result;
+  }
   ValueId unary(std::string name, ValueId x) { return op(std::move(name), "", {Arg::of_value(x)}, dtype(x), dims(x)); }
   // add, sub, mul, div, pow, lt, ...: .Tensor of two values, broadcast, or .Scalar of a value and a number.
   ValueId binary(const std::string& name, ValueId a, ValueId b);

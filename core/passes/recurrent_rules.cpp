@@ -1,5 +1,9 @@
-// The fused recurrent cells that PyTorch asks every accelerator for, in pieces: a backend that fuses pointwise chains
-// gets one kernel each. They are no operators of the opset. Formulas as in torch.nn.LSTM and torch.nn.GRU.
+// Recurrent layers and cells in pieces (core/frontend/rnn.cpp says what they are). A layer becomes one product of all its
+// steps with the weights of the input, and a product and a cell for each step; backwards, one product for the gradient of
+// each weight. A cell that is refused becomes pointwise operators: a backend that fuses chains of them gets one kernel
+// each. They are no operators of the opset. Formulas as in torch.nn.LSTM and torch.nn.GRU.
+#include <algorithm>
+
 #include "passes/decomposition.h"
 
 namespace lazyt::passes {
@@ -100,6 +104,145 @@ std::optional<std::vector<ValueId>> gru_cell_backward(Pieces& p) {
   std::vector<ValueId> out{d_input, d_hidden, c.mul(grad, z)};
   if (p.node.result_count > 3) out.insert(out.end(), {c.bias_of(d_input), c.bias_of(d_hidden)});
   return out;
+}
+
+namespace {
+
+// Steps of a layer in the order of time, each [batch, width]: rows of [length * batch, width].
+struct Steps {
+  Pieces& p;
+  const int64_t length, batch;
+  const bool reverse;
+
+  // input: [length, batch, ...]
+  Steps(Pieces& pieces, size_t input, bool backwards)
+      : p(pieces), length(p.dims(p.value(input))[0]), batch(p.dims(p.value(input))[1]), reverse(backwards) {}
+
+  ValueId product(ValueId a, ValueId b) {
+    return p.op("aten::mm", "", {Arg::of_value(a), Arg::of_value(b)}, p.dtype(a), {p.dims(a)[0], p.dims(b)[1]});
+  }
+  ValueId add(ValueId a, ValueId b) { return p.binary("add", a, b); }
+  ValueId turned(ValueId x) { return p.permute(x, {1, 0}); }
+  ValueId rows(ValueId x) { return p.reshape(x, {length * batch, p.dims(x)[2]}); }
+  ValueId steps(ValueId rows) { return p.reshape(rows, {length, batch, p.dims(rows)[1]}); }
+  ValueId at(ValueId rows, int64_t step) {
+    const int64_t place = reverse ? length - 1 - step : step;
+    return p.slice(rows, 0, place * batch, (place + 1) * batch);
+  }
+  // Of all steps, given in the order of time.
+  ValueId whole(std::vector<ValueId> each) {
+    if (reverse) std::reverse(each.begin(), each.end());
+    return join(each);
+  }
+  // What each step had from the one before it: the first, `begin`.
+  ValueId before(ValueId rows, ValueId begin) {
+    if (length == 1) return begin;
+    const int64_t count = (length - 1) * batch;
+    return reverse ? join({p.slice(rows, 0, batch, batch + count), begin}) : join({begin, p.slice(rows, 0, 0, count)});
+  }
+  ValueId sum(ValueId rows) { return p.reshape(p.reduce("sum", rows, {0}), {p.dims(rows)[1]}); }
+  // Results of a node of several.
+  std::vector<ValueId> cell(const char* name, std::vector<Arg> args, const std::vector<Dims>& dims) {
+    const ValueId first = p.node_of(name, std::move(args), p.result().dtype, dims);
+    std::vector<ValueId> out;
+    for (size_t i = 0; i < dims.size(); i++) out.push_back(first + static_cast<ValueId>(i));
+    return out;
+  }
+
+ private:
+  ValueId join(const std::vector<ValueId>& parts) {
+    if (parts.size() == 1) return parts[0];
+    Dims dims{0, p.dims(parts[0])[1]};
+    std::vector<Arg> list;
+    for (ValueId v : parts) list.push_back(Arg::of_value(v)), dims[0] += p.dims(v)[0];
+    return p.op("aten::cat", "", {Arg::of_list(std::move(list)), Arg::of_int(0)}, p.dtype(parts[0]), std::move(dims));
+  }
+};
+
+}  // namespace
+
+// (input, hx, cx, w_ih, w_hh, b_ih?, b_hh?, reverse) -> output, hy, cy, cells, workspace
+std::optional<std::vector<ValueId>> lstm_layer(Pieces& p) {
+  Steps s(p, 0, p.args[7].i != 0);
+  const ValueId w_hh = s.turned(p.value(4)), gates = s.product(s.rows(p.value(0)), s.turned(p.value(3)));
+  ValueId h = p.value(1), c = p.value(2);
+  std::vector<ValueId> output, cells, workspace;
+  for (int64_t t = 0; t < s.length; t++) {
+    const std::vector<ValueId> made =
+        s.cell("aten::_thnn_fused_lstm_cell",
+               {Arg::of_value(s.at(gates, t)), Arg::of_value(s.product(h, w_hh)), Arg::of_value(c), p.args[5], p.args[6]},
+               {p.dims(h), p.dims(c), {s.batch, p.dims(gates)[1]}});
+    output.push_back(h = made[0]), cells.push_back(c = made[1]), workspace.push_back(made[2]);
+  }
+  return std::vector{s.steps(s.whole(output)), h, c, s.steps(s.whole(cells)), s.steps(s.whole(workspace))};
+}
+
+// (grad_output?, grad_hy?, grad_cy?, input, hx, cx, w_ih, w_hh, output, cells, workspace, reverse) -> gradients of input,
+// hx, cx, w_ih, w_hh and of each bias
+std::optional<std::vector<ValueId>> lstm_layer_backward(Pieces& p) {
+  if (p.is_none(0) && p.is_none(1) && p.is_none(2)) return std::nullopt;
+  Steps s(p, 3, p.args[11].i != 0);
+  const ValueId hx = p.value(4), cx = p.value(5), w_ih = p.value(6), w_hh = p.value(7);
+  const ValueId output = s.rows(p.value(8)), cells = s.rows(p.value(9)), workspace = s.rows(p.value(10));
+  const ValueId grad = p.is_none(0) ? ir::kNone : s.rows(p.value(0));
+  Arg d_h = p.args[1], d_c = p.args[2];
+  std::vector<ValueId> all(static_cast<size_t>(s.length));
+  for (int64_t t = s.length; t-- > 0;) {
+    if (!p.is_none(0)) {
+      const ValueId here = s.at(grad, t);
+      d_h = Arg::of_value(d_h.kind == LAZYT_ARG_NONE ? here : s.add(d_h.value, here));
+    }
+    const std::vector<ValueId> made = s.cell("aten::_thnn_fused_lstm_cell_backward_impl",
+                                             {d_h, d_c, Arg::of_value(t ? s.at(cells, t - 1) : cx), Arg::of_value(s.at(cells, t)),
+                                              Arg::of_value(s.at(workspace, t)), Arg::of_bool(false)},
+                                             {{s.batch, p.dims(workspace)[1]}, p.dims(cx), {0}});
+    all[static_cast<size_t>(t)] = made[0];
+    d_h = Arg::of_value(s.product(made[0], w_hh)), d_c = Arg::of_value(made[1]);
+  }
+  const ValueId gates = s.whole(all), turned = s.turned(gates);
+  return std::vector{s.steps(s.product(gates, w_ih)), d_h.value, d_c.value, s.product(turned, s.rows(p.value(3))),
+                     s.product(turned, s.before(output, hx)), s.sum(gates)};
+}
+
+// (input, hx, w_ih, w_hh, b_ih?, b_hh?, reverse) -> output, hy, workspace
+std::optional<std::vector<ValueId>> gru_layer(Pieces& p) {
+  Steps s(p, 0, p.args[6].i != 0);
+  const ValueId w_hh = s.turned(p.value(3)), gates = s.product(s.rows(p.value(0)), s.turned(p.value(2)));
+  ValueId h = p.value(1);
+  std::vector<ValueId> output, workspace;
+  for (int64_t t = 0; t < s.length; t++) {
+    const std::vector<ValueId> made =
+        s.cell("aten::_thnn_fused_gru_cell",
+               {Arg::of_value(s.at(gates, t)), Arg::of_value(s.product(h, w_hh)), Arg::of_value(h), p.args[4], p.args[5]},
+               {p.dims(h), {s.batch, 5 * p.dims(h)[1]}});
+    output.push_back(h = made[0]), workspace.push_back(made[1]);
+  }
+  return std::vector{s.steps(s.whole(output)), h, s.steps(s.whole(workspace))};
+}
+
+// (grad_output?, grad_hy?, input, hx, w_ih, w_hh, output, workspace, reverse) -> gradients of input, hx, w_ih, w_hh, b_ih,
+// b_hh
+std::optional<std::vector<ValueId>> gru_layer_backward(Pieces& p) {
+  if (p.is_none(0) && p.is_none(1)) return std::nullopt;
+  Steps s(p, 2, p.args[8].i != 0);
+  const ValueId hx = p.value(3), w_ih = p.value(4), w_hh = p.value(5), output = s.rows(p.value(6)), workspace = s.rows(p.value(7));
+  const Dims gates{s.batch, p.dims(w_hh)[0]};
+  const ValueId grad = p.is_none(0) ? ir::kNone : s.rows(p.value(0));
+  Arg d_h = p.args[1];
+  std::vector<ValueId> inputs(static_cast<size_t>(s.length)), hiddens(inputs.size());
+  for (int64_t t = s.length; t-- > 0;) {
+    if (!p.is_none(0)) {
+      const ValueId here = s.at(grad, t);
+      d_h = Arg::of_value(d_h.kind == LAZYT_ARG_NONE ? here : s.add(d_h.value, here));
+    }
+    const std::vector<ValueId> made = s.cell("aten::_thnn_fused_gru_cell_backward",
+                                             {d_h, Arg::of_value(s.at(workspace, t)), Arg::of_bool(false)}, {gates, gates, p.dims(hx), {0}, {0}});
+    inputs[static_cast<size_t>(t)] = made[0], hiddens[static_cast<size_t>(t)] = made[1];
+    d_h = Arg::of_value(s.add(made[2], s.product(made[1], w_hh)));
+  }
+  const ValueId in = s.whole(inputs), hidden = s.whole(hiddens);
+  return std::vector{s.steps(s.product(in, w_ih)), d_h.value, s.product(s.turned(in), s.rows(p.value(2))),
+                     s.product(s.turned(hidden), s.before(output, hx)), s.sum(in), s.sum(hidden)};
 }
 
 }  // namespace lazyt::passes

@@ -34,6 +34,22 @@ def test_layers_equal_eager(kind, bias, dtype):
     assert not lazyt.metrics.fallbacks()
 
 
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
+def test_both_directions_and_the_gradients_of_what_they_begin_with(kind):
+    torch.manual_seed(0)
+    eager = kind(6, 5, 2, bidirectional=True, batch_first=True)
+    lazy = copy.deepcopy(eager).to("lazyt")
+    x, states = torch.randn(3, 9, 6), [torch.randn(4, 3, 5) for _ in range(2 if kind is nn.LSTM else 1)]
+    grads = []
+    for model, device in ((eager, "cpu"), (lazy, "lazyt")):
+        given = [t.to(device).requires_grad_() for t in (x, *states)]
+        output, final = model(given[0], tuple(given[1:]) if len(states) == 2 else given[1])
+        loss = output.square().mean() + sum(t.square().mean() for t in (final if len(states) == 2 else [final]))
+        grads.append(torch.autograd.grad(loss, [*given, *model.parameters()]))
+    for w, g in zip(*grads, strict=True):
+        torch.testing.assert_close(g.cpu(), w, rtol=1e-4, atol=1e-6)
+
+
 @pytest.mark.parametrize("result", [0, 1])
 def test_the_gradient_of_one_result_alone(result):
     torch.manual_seed(0)

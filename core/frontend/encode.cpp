@@ -92,6 +92,11 @@ class Encoder {
       else value(*arg++, v);
     }
   }
+  void run(std::span<const TypedArg> args) {
+    typed_ = true;
+    const OpArg* arg = op_.op.args.data();
+    for (const TypedArg& v : args) value(*arg++, v);
+  }
   const std::optional<at::Generator>& generator() const { return generator_; }
   int64_t numel() const { return numel_; }
   Encoded encoded() const { return unsigned_ ? Encoded::kOnHost : notes_ ? Encoded::kNoted : Encoded::kWhole; }
@@ -138,7 +143,8 @@ class Encoder {
       if (dtype != LAZYT_DTYPE_INVALID)
         return host_scalar(dtype, t.unsafeGetTensorImpl()->is_wrapped_number(), t.resolve_conj().resolve_neg().const_data_ptr());
     }
-    TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ",
+    notes_ = true;  // for the boxed call to say
+    TORCH_CHECK(typed_, "Expected all tensors to be on the same device, but found at least two devices, ",
                 device_of(args_).value_or(c10::Device(kDeviceType)), " and ", t.device(), "! (when checking argument for argument ", arg.name, " in method ", op_.op.name, ")");
   }
 
@@ -160,21 +166,55 @@ class Encoder {
     w[0] = number_tag(kInt, moves(arg), static_cast<uint64_t>(v)), w[1] = static_cast<uint64_t>(v);
   }
 
+  void real(const OpArg& arg, double d) {
+    if (!arg.is_static && (arg.type == ArgType::kScalar || arg.type == ArgType::kScalarList))
+      return host_scalar(LAZYT_DTYPE_FLOAT64, true, &d);
+    uint64_t* w = call_.signature.extend(2);
+    w[0] = number_tag(kDouble, movable_ || (arg.moves && d != 0), bits_of(d)), w[1] = bits_of(d);  // kernels may leave out what a 0 does
+  }
+
+  void boolean(bool v) {
+    uint64_t* w = call_.signature.extend(2);
+    w[0] = tagged(kBool), w[1] = v;
+  }
+
+  void scalar(const OpArg& arg, const at::Scalar& s) {
+    switch (s.type()) {
+      case at::kLong: return integer(arg, s.toLong());
+      case at::kDouble: return real(arg, s.toDouble());
+      default: return value(arg, c10::IValue(s));
+    }
+  }
+
+  C10_ALWAYS_INLINE void value(const OpArg& arg, const TypedArg& v) {
+    switch (v.kind) {
+      case TypedArg::kNone: return word(tagged(kNone));
+      case TypedArg::kTensor: return tensor(arg, *static_cast<const at::Tensor*>(v.at));
+      case TypedArg::kScalar: return scalar(arg, *static_cast<const at::Scalar*>(v.at));
+      case TypedArg::kInt: return integer(arg, v.number);
+      case TypedArg::kDouble: return real(arg, v.real);
+      case TypedArg::kBool: return boolean(v.number != 0);
+      case TypedArg::kTensors:
+        word(tagged(kList, v.count));
+        for (const at::Tensor& t : at::TensorList(static_cast<const at::Tensor*>(v.at), v.count)) tensor(arg, t);
+        return;
+      case TypedArg::kTensorRefs:
+        word(tagged(kList, v.count));
+        for (const at::Tensor& t : *static_cast<const at::ITensorListRef*>(v.at)) tensor(arg, t);
+        return;
+      case TypedArg::kInts:
+        word(tagged(kInts, v.count));
+        std::memcpy(call_.signature.extend(v.count), v.at, v.count * sizeof(int64_t));
+        return;
+    }
+  }
+
   void value(const OpArg& arg, const c10::IValue& v) {
     if (v.isTensor()) return tensor(arg, v.toTensor());
     if (v.isNone()) return word(tagged(kNone));
     if (v.isInt()) return integer(arg, v.toInt());
-    if (v.isDouble()) {
-      double d = v.toDouble();
-      if (!arg.is_static && (arg.type == ArgType::kScalar || arg.type == ArgType::kScalarList))
-        return host_scalar(LAZYT_DTYPE_FLOAT64, true, &d);
-      word(number_tag(kDouble, movable_ || (arg.moves && d != 0), bits_of(d)));  // kernels may leave out what a 0 does
-      return word(bits_of(d));
-    }
-    if (v.isBool()) {
-      word(tagged(kBool));
-      return word(v.toBool());
-    }
+    if (v.isDouble()) return real(arg, v.toDouble());
+    if (v.isBool()) return boolean(v.toBool());
     if (v.isIntList()) {
       c10::List<int64_t> list = v.toIntList();
       word(tagged(kInts, list.size()));
@@ -242,7 +282,7 @@ class Encoder {
   std::optional<at::Generator> generator_;
   int64_t numel_ = 0;
   c10::DeviceIndex named_ = -1;
-  bool notes_ = false, unsigned_ = false;
+  bool typed_ = false, notes_ = false, unsigned_ = false;
 };
 
 void seed_and_offset(Call& call, RandomState r) {
@@ -264,7 +304,8 @@ int64_t drawn(const Op& op, c10::ArrayRef<c10::IValue> args, int64_t most) {
 }
 
 // The words, without seed and offset.
-C10_ALWAYS_INLINE Encoded write(const TorchOp& op, c10::ArrayRef<c10::IValue> args, Call& call, Encoder& encoder) {
+template <class Args>
+C10_ALWAYS_INLINE Encoded write(const TorchOp& op, const Args& args, Call& call, Encoder& encoder) {
   call.clear(&op.op);
   encoder.run(args);
   call.device = encoder.device();
@@ -279,6 +320,11 @@ Encoded encode(const TorchOp& op, c10::ArrayRef<c10::IValue> args, Call& call) {
   const Encoded written = write(op, args, call, encoder);
   if (op.op.random) seed_and_offset(call, draw(encoder.generator(), call.device, (drawn(op.op, args, encoder.numel()) + 1) / 2));
   return written;
+}
+
+bool encode(const TorchOp& op, std::span<const TypedArg> args, Call& call) {
+  Encoder encoder(op, call, /*movable=*/false);
+  return write(op, args, call, encoder) == Encoded::kWhole;
 }
 
 void encode_again(const TorchOp& op, c10::ArrayRef<c10::IValue> args, Call& call) {

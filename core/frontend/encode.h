@@ -1,7 +1,11 @@
 // Encoding: a call on PyTorch's stack, written as words (trace/words.h).
 #pragma once
 
+#include <ATen/core/IListRef.h>
+#include <ATen/core/Tensor.h>
 #include <ATen/core/stack.h>
+
+#include <span>
 
 #include "frontend/schema.h"
 #include "trace/recorder.h"
@@ -16,6 +20,34 @@ enum class Encoded : uint8_t {
   kOnHost,  // a number of 2^63 or more: the words have none
 };
 Encoded encode(const TorchOp& op, c10::ArrayRef<c10::IValue> args, trace::Call& call);
+
+// An argument as PyTorch's typed kernels get it, not boxed. It points to the argument.
+struct TypedArg {
+  enum Kind : uint8_t { kNone, kTensor, kTensors, kTensorRefs, kScalar, kInts, kInt, kDouble, kBool };
+
+  TypedArg(const at::Tensor& t) : kind(kTensor), at(&t) {}
+  TypedArg(const at::Scalar& s) : kind(kScalar), at(&s) {}
+  TypedArg(at::TensorList l) : kind(kTensors), at(l.data()), count(l.size()) {}
+  TypedArg(const at::ITensorListRef& l) : kind(kTensorRefs), at(&l), count(l.size()) {}
+  TypedArg(at::OptionalIntArrayRef l) : kind(l ? kInts : kNone), at(l ? l->data() : nullptr), count(l ? l->size() : 0) {}
+  TypedArg(std::optional<at::ScalarType> t) : kind(t ? kInt : kNone), number(t ? static_cast<int64_t>(*t) : 0) {}
+  TypedArg(at::ScalarType t) : kind(kInt), number(static_cast<int64_t>(t)) {}
+  TypedArg(int64_t v) : kind(kInt), number(v) {}
+  TypedArg(double v) : kind(kDouble), real(v) {}
+  TypedArg(bool v) : kind(kBool), number(v) {}
+
+  Kind kind;
+  union {
+    const void* at;
+    int64_t number;
+    double real;
+  };
+  size_t count = 0;
+};
+
+// The same words from arguments that are not boxed, of an operator that is not random. False also for what only the
+// boxed call can say: an error about tensors of other devices.
+bool encode(const TorchOp& op, std::span<const TypedArg> args, trace::Call& call);
 
 // The same again after a change of geometry (out= was resized), without drawing random numbers anew.
 void encode_again(const TorchOp& op, c10::ArrayRef<c10::IValue> args, trace::Call& call);

@@ -15,6 +15,7 @@
 #include "frontend/schema.h"
 #include "frontend/storage.h"
 #include "frontend/tracer.h"
+#include "frontend/typed.h"
 
 namespace lazyt::frontend {
 namespace {
@@ -124,6 +125,7 @@ auto& recordings() {
 
 void record_by_name(const c10::OperatorHandle& h) {
   const c10::OperatorName& n = h.operator_name();
+  if (n.name.starts_with("aten::") && register_typed(torch_op(h))) return;
   size_t colon = n.name.find("::");
   std::string in_library = n.name.substr(colon + 2) + (n.overload_name.empty() ? "" : "." + n.overload_name);
   auto kernel = std::make_unique<Recording>(torch_op(h));

@@ -27,12 +27,6 @@ namespace {
 
 SourceHook source_hook = nullptr;
 
-// LAZYT_EAGER: each operator runs before its call returns, so that an error is raised at its own line.
-bool one_by_one() {
-  static const bool on = check(base::env_bool("LAZYT_EAGER", false));
-  return on;
-}
-
 size_t max_pending() {
   static const size_t n =
       one_by_one() ? 1 : static_cast<size_t>(check(base::env_int("LAZYT_MAX_PENDING", 20000, 1, 1 << 30)));
@@ -115,6 +109,24 @@ bool unblocked(trace::Recorder& recorder, F&& f) {
   }
 }
 
+// f(recorder, count) takes the encoded call, gives the metas of its results and sets how many there are; null: it did not.
+template <class F>
+Replay take(ThreadState& thread, F&& f) {
+  trace::Recorder& recorder = *thread.lanes[thread.call.device].recorder;
+  thread.fresh.clear();
+  const size_t most = max_pending();
+  bool full = false;
+  const bool taken = unblocked(recorder, [&] {
+    uint32_t count = 0;
+    const uint64_t* metas = f(recorder, count);
+    if (!metas) return false;
+    make_results(recorder, metas, count, thread.fresh);
+    full = recorder.pending_ops() >= most;
+    return true;
+  });
+  return !taken ? Replay::kUnknown : full ? Replay::kFull : Replay::kKnown;
+}
+
 // A few operators reach a device with tensors whose conjugation or sign is only noted: they get plain ones.
 void record_resolved(TorchOp& op, torch::jit::Stack* stack) {
   at::AutoDispatchBelowADInplaceOrView below_autograd;
@@ -187,16 +199,10 @@ void keep_operands(const TorchOp& op, torch::jit::Stack* stack, const ShapeResul
 void record_call(TorchOp& op, torch::jit::Stack* stack) {
   ThreadState& thread = thread_state();
   trace::Call& call = thread.call;
-  std::vector<at::Tensor>& fresh = thread.fresh;
   auto args = torch::jit::last(*stack, op.op.args.size());
   if (const Encoded encoded = encode(op, args, call); C10_UNLIKELY(encoded != Encoded::kWhole))
     return encoded == Encoded::kNoted ? record_resolved(op, stack) : call_on_host(op, stack, "a number is 2^63 or more");
   if (C10_UNLIKELY(op.element_numbers != 0)) check_elements(op, args);
-  Lane& lane = thread.lanes[call.device];
-  trace::Recorder& recorder = recorder_of(lane, call.device);
-  const at::ScalarType default_now = c10::get_default_dtype_as_scalartype();
-  if (C10_UNLIKELY(default_now != lane.default_float)) follow_default_dtype(lane, recorder, default_now);
-
   std::optional<ShapeResult> of_out;
   if (op.has_out) {
     if (record_by_device(op, stack, call)) return;  // an out= tensor of another shape is resized first, as in eager
@@ -211,39 +217,50 @@ void record_call(TorchOp& op, torch::jit::Stack* stack) {
     if (!of_out->resized.empty()) encode_again(op, args, call);
   }
 
-  fresh.clear();
-  const size_t most = max_pending();
-  bool full = false;
-  const bool replayed = unblocked(recorder, [&] {
-    const uint64_t* metas = recorder.replay(call);
-    if (!metas) return false;
-    make_results(recorder, metas, recorder.fresh_count(), fresh);
-    full = recorder.pending_ops() >= most;
-    return true;
-  });
-  if (!replayed) {
+  Replay outcome = replay(thread);
+  if (outcome == Replay::kUnknown) {
     record_late_operators();
     if (record_by_device(op, stack, call)) return;
     const ShapeResult& shapes = of_out ? *of_out : infer(op, call, args);
     if (shapes.host_reason) return call_on_host(op, stack, shapes.host_reason);
     check_backend_takes(op, call, shapes.metas, shapes.fresh);
     auto source = source_line();
-    unblocked(recorder, [&] {
-      const uint64_t* metas = recorder.append(call, shapes.metas, shapes.fresh, source);
-      if (!metas) return false;
-      make_results(recorder, metas, shapes.fresh, fresh);
-      full = recorder.pending_ops() >= most;
-      return true;
+    outcome = take(thread, [&](trace::Recorder& recorder, uint32_t& count) {
+      count = shapes.fresh;
+      return recorder.append(call, shapes.metas, shapes.fresh, source);
     });
   }
-  push_results(op, stack, fresh);
-  if (C10_UNLIKELY(full)) {
-    check(trace::Session::get(recorder.device).flush(recorder, trace::FlushReason::kNodeBudget));
+  push_results(op, stack, thread.fresh);
+  if (C10_UNLIKELY(outcome == Replay::kFull)) {
+    cut_full(thread);
     if (one_by_one()) wait_for_results(op, call, *stack);
   }
 }
 
 }  // namespace
+
+bool one_by_one() {
+  static const bool on = check(base::env_bool("LAZYT_EAGER", false));
+  return on;
+}
+
+Replay replay(ThreadState& thread) {
+  const trace::Call& call = thread.call;
+  Lane& lane = thread.lanes[call.device];
+  trace::Recorder& recorder = recorder_of(lane, call.device);
+  const at::ScalarType default_now = c10::get_default_dtype_as_scalartype();
+  if (C10_UNLIKELY(default_now != lane.default_float)) follow_default_dtype(lane, recorder, default_now);
+  return take(thread, [&](trace::Recorder& r, uint32_t& count) {
+    const uint64_t* metas = r.replay(thread.call);
+    count = metas ? r.fresh_count() : 0;
+    return metas;
+  });
+}
+
+void cut_full(ThreadState& thread) {
+  trace::Recorder& recorder = *thread.lanes[thread.call.device].recorder;
+  check(trace::Session::get(recorder.device).flush(recorder, trace::FlushReason::kNodeBudget));
+}
 
 void set_source_hook(SourceHook hook) { source_hook = hook; }
 

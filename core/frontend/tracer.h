@@ -1,4 +1,4 @@
-// Tracer: the one boxed kernel that records every operator.
+// Tracer: the boxed kernel that records every operator, and the replay of known calls that typed ones (typed.h) share.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,12 +9,25 @@
 #include <string>
 
 #include "frontend/schema.h"
+#include "frontend/thread_state.h"
 #include "ir/graph.h"
 
 namespace lazyt::frontend {
 
 // Records the call on top of the stack, or runs it on the host if it cannot be recorded.
 void trace_call(TorchOp& op, torch::jit::Stack* stack);
+
+enum class Replay : uint8_t {
+  kUnknown,  // not what the tape says next: nothing has happened
+  kKnown,    // recorded; its fresh results are in thread.fresh
+  kFull,     // the same, and the trace is to be cut now (cut_full)
+};
+// Records the encoded call of the thread if a tape knows it.
+Replay replay(ThreadState& thread);
+void cut_full(ThreadState& thread);
+
+// LAZYT_EAGER: each operator runs before its call returns, so that an error is raised at its own line.
+bool one_by_one();
 
 // t with its noted conjugation and sign (x.conj(), x.conj().imag) carried out; t itself where it has neither.
 at::Tensor resolve(const at::Tensor& t);

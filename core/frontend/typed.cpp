@@ -1,0 +1,113 @@
+#include "frontend/typed.h"
+
+#include <ATen/core/op_registration/infer_schema.h>
+
+#include "frontend/encode.h"
+#include "frontend/tracer.h"
+
+namespace lazyt::frontend {
+namespace {
+
+// True if a tape knows the call: its fresh results are in the thread's `fresh`.
+bool known(const TorchOp& op, std::span<const TypedArg> args, Replay& outcome) {
+  ThreadState& thread = thread_state();
+  if (C10_UNLIKELY(!encode(op, args, thread.call))) return false;
+  outcome = replay(thread);
+  return outcome != Replay::kUnknown;
+}
+
+template <class Signature>
+class Typed;
+
+template <class Result, class... Args>
+class Typed<Result(Args...)> final : public c10::OperatorKernel {
+ public:
+  explicit Typed(TorchOp& op) : op_(op) {}
+
+  Result operator()(Args... args) {
+    const TypedArg typed[] = {TypedArg(args)...};
+    Replay outcome;
+    if (C10_UNLIKELY(!known(op_, typed, outcome))) return boxed(args...);
+    if constexpr (std::is_same_v<Result, at::Tensor>) return finish(outcome, std::move(thread_state().fresh[0]));
+    else if constexpr (std::is_same_v<Result, std::vector<at::Tensor>>) return finish(outcome, std::exchange(thread_state().fresh, {}));
+    else if constexpr (std::is_same_v<Result, void>) finish(outcome, 0);
+    else return finish<at::Tensor&>(outcome, first(args...));
+  }
+
+ private:
+  template <class R>
+  static R finish(Replay outcome, R&& result) {
+    if (C10_UNLIKELY(outcome == Replay::kFull)) cut_full(thread_state());
+    return std::forward<R>(result);
+  }
+
+  template <class First, class... Rest>
+  static First& first(First& f, Rest&...) {
+    return f;
+  }
+
+  Result boxed(Args... args) {
+    torch::jit::Stack stack = c10::impl::boxArgs<Args...>(args...);
+    trace_call(op_, &stack);
+    if constexpr (std::is_reference_v<Result>) return first(args...);
+    else if constexpr (!std::is_void_v<Result>) return c10::impl::PopResult<Result>::call(stack);
+  }
+
+  TorchOp& op_;
+};
+
+// What a C++ signature says of a schema: the types, and whether the first argument is written and returned.
+template <class Signature>
+bool fits(const c10::FunctionSchema& schema) {
+  static const c10::FunctionSchema ours = c10::inferFunctionSchemaFlattenedReturns<Signature>();
+  auto same = [](const std::vector<c10::Argument>& a, const std::vector<c10::Argument>& b) {
+    return std::ranges::equal(a, b, [](const c10::Argument& x, const c10::Argument& y) { return *x.real_type() == *y.real_type(); });
+  };
+  return same(schema.arguments(), ours.arguments()) && same(schema.returns(), ours.returns());
+}
+
+template <class Signature>
+bool try_register(TorchOp& op) {
+  if (!fits<Signature>(op.handle.schema())) return false;
+  using Kernel = Typed<Signature>;
+  static auto* registered = new std::vector<c10::RegistrationHandleRAII>;
+  try {
+    registered->push_back(c10::Dispatcher::singleton().registerImpl(
+        op.handle.operator_name(), c10::DispatchKey::PrivateUse1,
+        c10::KernelFunction::makeFromUnboxedFunctor<false, Kernel>(std::make_unique<Kernel>(op)),
+        c10::impl::CppSignature::make<Signature>(), nullptr, "lazyt"));
+  } catch (const c10::Error&) {  // a list is a TensorList to some kernels, an ITensorListRef to others
+    return false;
+  }
+  return true;
+}
+
+template <class... Signatures>
+bool try_all(TorchOp& op) {
+  return (try_register<Signatures>(op) || ...);
+}
+
+}  // namespace
+
+bool register_typed(TorchOp& op) {
+  if (!op.recordable || op.op.random || op.has_out || op.element_numbers || op.masks_count || one_by_one()) return false;
+  using T = const at::Tensor&;
+  using N = const at::Scalar&;
+  using L = at::TensorList;
+  using Tensor = at::Tensor;
+  const auto& args = op.op.args;
+  if (args.empty()) return false;
+  if (!op.op.writes())
+    return try_all<Tensor(T), Tensor(T, T), Tensor(T, N), Tensor(T, T, N), Tensor(T, T, T), Tensor(T, T, T, N), Tensor(T, T, T, N, N),
+                   Tensor(T, T, int64_t), Tensor(T, T, T, int64_t), Tensor(T, int64_t, bool), Tensor(T, std::optional<at::ScalarType>), Tensor(T, T, int64_t, at::ScalarType),
+                   Tensor(T, at::OptionalIntArrayRef, bool, std::optional<at::ScalarType>),
+                   Tensor(L, int64_t), Tensor(const at::ITensorListRef&, int64_t), std::vector<Tensor>(L), std::vector<Tensor>(L, N), std::vector<Tensor>(L, L), std::vector<Tensor>(L, L, N)>(op);
+  const bool only_first = args[0].written && std::none_of(args.begin() + 1, args.end(), [](const trace::OpArg& a) { return a.written; });
+  if (!only_first) return false;
+  using W = Tensor&;
+  if (op.returns == std::vector<int>{0})
+    return try_all<W(W), W(W, T), W(W, N), W(W, T, N), W(W, T, T), W(W, T, T, N)>(op);
+  return try_all<void(L), void(L, N), void(L, L), void(L, L, N), void(L, L, L, N)>(op);
+}
+
+}  // namespace lazyt::frontend

@@ -13,12 +13,26 @@ using DnnHandle = struct DnnContext*;
 using DnnDescriptor = struct DnnObject*;
 using DnnStatus = int;  // 0 = done, 2000 bad parameter, 3000 not supported, 5000 execution failed, each with what follows it
 
-enum DnnDataType : int { kDnnF32 = 0, kDnnF64 = 1, kDnnF16 = 2, kDnnBf16 = 9 };
-enum DnnMode : int { kDnnCrossCorrelation = 1, kDnnAdd = 0, kDnnFallback = 2, kDnnBest = 3 };  // of windows, pointwise, heuristics
+enum DnnDataType : int { kDnnF32 = 0, kDnnF64 = 1, kDnnF16 = 2, kDnnI32 = 4, kDnnBf16 = 9, kDnnBool = 11 };
+enum DnnMode : int { kDnnCrossCorrelation = 1, kDnnFallback = 2, kDnnBest = 3 };  // of windows, heuristics
+enum DnnPointwise : int {
+  kDnnAdd = 0,
+  kDnnMul = 1,
+  kDnnDiv = 6,
+  kDnnSub = 9,
+  kDnnExp = 13,
+  kDnnLog = 15,
+  kDnnIdentity = 21,
+  kDnnRelu = 100,
+  kDnnGreaterEqual = 303,
+  kDnnIndex = 501,   // of its input's elements along an axis
+  kDnnSelect = 601,  // t ? x : b
+};
+enum DnnReduce : int { kDnnSum = 0, kDnnMax = 3 };
 enum DnnNote : int { kDnnTensorCores = 0, kDnnNarrowsInputs = 1, kDnnNotDeterministic = 4 };
 
 enum DnnKind : int {
-  kDnnPointwise = 0,
+  kDnnPointwiseKind = 0,
   kDnnWindow = 1,  // CONVOLUTION_DESCRIPTOR
   kDnnEngine = 2,
   kDnnEngineConfig = 3,
@@ -31,6 +45,11 @@ enum DnnKind : int {
   kDnnGraph = 15,
   kDnnVariantPack = 16,
   kDnnTensor = 17,
+  kDnnMatmulKind = 18,
+  kDnnMatmul = 19,
+  kDnnReduceKind = 21,
+  kDnnReduction = 22,
+  kDnnReshape = 31,
 };
 enum DnnType : int {
   kDnnTypeHandle = 0,
@@ -42,13 +61,17 @@ enum DnnType : int {
   kDnnTypePointer = 6,
   kDnnTypeWindowMode = 7,
   kDnnTypeHeuristicMode = 8,
+  kDnnTypeNan = 10,
   kDnnTypeNote = 11,
   kDnnTypePointwiseMode = 14,
   kDnnTypeDescriptor = 15,
+  kDnnTypeReduceMode = 18,
 };
 enum DnnAttribute : int {
   kDnnPointwiseMode = 0,
   kDnnPointwiseCompute = 1,   // kDnnTypeDataType
+  kDnnPointwiseNan = 2,       // 1: ReLU keeps it
+  kDnnPointwiseAxis = 9,
   kDnnWindowCompute = 100,    // kDnnTypeDataType
   kDnnWindowMode = 101,
   kDnnWindowDilations = 102,  // int64, one for each spatial dim; so the next three
@@ -85,6 +108,7 @@ enum DnnAttribute : int {
   kDnnPointwiseX = 751,
   kDnnPointwiseB = 752,
   kDnnPointwiseY = 753,
+  kDnnPointwiseT = 758,
   kDnnGraphHandle = 800,
   kDnnGraphOperations = 801,
   kDnnTensorAlignment = 900,
@@ -93,10 +117,23 @@ enum DnnAttribute : int {
   kDnnTensorStrides = 903,
   kDnnTensorId = 906,
   kDnnTensorIsVirtual = 907,
+  kDnnTensorIsByValue = 908,
   kDnnPackIds = 1000,
   kDnnPackPointers = 1001,
   kDnnPackWorkspace = 1003,
   kDnnEngineNotes = 1303,
+  kDnnMatmulCompute = 1500,  // kDnnTypeDataType
+  kDnnMatmulA = 1520,
+  kDnnMatmulB = 1521,
+  kDnnMatmulC = 1522,
+  kDnnMatmulOf = 1523,
+  kDnnReduceMode = 1600,
+  kDnnReduceCompute = 1601,  // kDnnTypeDataType
+  kDnnReduceX = 1610,
+  kDnnReduceY = 1611,
+  kDnnReduceOf = 1612,
+  kDnnReshapeX = 2200,
+  kDnnReshapeY = 2201,
 };
 
 extern "C" {

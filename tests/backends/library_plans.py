@@ -137,8 +137,43 @@ def windows():
     compare("channels last x alone", Windows, x.to(memory_format=torch.channels_last))
     with refused("LAZYT_FAKE_CUDNN", "none"):  # other sizes: answers are kept
         compare("no engine", lambda: Windows(12), x)
+    with refused("LAZYT_FAKE_CUDNN", "alone"):
+        compare("no engine for a bias", lambda: Windows(20), x)
     with refused("LAZYT_FAKE_CUDNN", "busy"):
         compare("engines of the second choice", lambda: Windows(16), x)
+
+
+class Attention(nn.Module):
+    """Heads as most models lay them: beside each other, so that queries are views of what a product wrote."""
+
+    def __init__(self, width=16, heads=2, key_heads=2, **options):
+        super().__init__()
+        self.heads, self.key_heads, self.width, self.options = heads, key_heads, width, options
+        self.q, self.kv = nn.Linear(16, heads * width), nn.Linear(16, 2 * key_heads * width)
+
+    def forward(self, x):
+        def split(t, heads):
+            return t.unflatten(-1, (heads, self.width)).transpose(1, 2)
+
+        k, v = self.kv(x).chunk(2, dim=-1)
+        options = {k: o(x) if callable(o) else o for k, o in self.options.items()}
+        made = F.scaled_dot_product_attention(split(self.q(x), self.heads), split(k, self.key_heads), split(v, self.key_heads), **options)
+        return made.transpose(1, 2).flatten(2)
+
+
+def attention():
+    x, half = torch.randn(2, 11, 16), {"dtype": torch.float16}
+    compare("f16", Attention, x, **half)
+    compare("f16 causal", lambda: Attention(is_causal=True), x, **half)
+    compare("bf16 causal", lambda: Attention(is_causal=True), x, dtype=torch.bfloat16)
+    compare("a scale", lambda: Attention(is_causal=True, scale=0.3), x, **half)
+    compare("shared keys", lambda: Attention(heads=4, is_causal=True, enable_gqa=True), x, **half)
+    compare("inference", lambda: Attention(is_causal=True), x, train=False, **half)
+    compare("f32", Attention, x)
+    compare("heads of 12", lambda: Attention(width=12), x, **half)
+    compare("a mask", lambda: Attention(attn_mask=lambda x: torch.ones(11, 11, dtype=x.dtype, device=x.device).tril().log()), x, **half)
+    with refused("LAZYT_FAKE_CUDNN", "none"):  # other sizes: answers are kept
+        compare("no engine", lambda: Attention(width=24), x, **half)
 
 
 def broken_run():

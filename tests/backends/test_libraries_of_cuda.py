@@ -36,6 +36,11 @@ def windows(tmp_path_factory):
     return plans("windows", tmp_path_factory.mktemp("plans"))
 
 
+@pytest.fixture(scope="module")
+def attention(tmp_path_factory):
+    return plans("attention", tmp_path_factory.mktemp("plans"))
+
+
 def calls(plan):
     """What each call of cuBLASLt computes beside its product."""
     words = [step.split()[3:] for step in plan["steps"] if step.startswith("cublasLt")]
@@ -115,17 +120,20 @@ def test_convolutions_and_their_bias_are_one_call(windows, name):
     assert convolutions(windows[name]) == WITH_BIAS
 
 
-@pytest.mark.parametrize(
-    "name", ["f32", "f32 channels last", "f64", "channels last x alone", "engines of the second choice"]
-)
+@pytest.mark.parametrize("name", ["f32", "f32 channels last", "channels last x alone", "engines of the second choice"])
 def test_engines_that_round_operands_or_give_other_bits_each_time_are_not_taken(windows, name):
-    # The stand-in's engine that adds the bias works in TF32; another one it calls not deterministic.
+    # The stand-in's first engine works in TF32, the second one it calls not deterministic; the third adds no bias to a gradient.
+    assert convolutions(windows[name]) == sorted("data" if c == "data bias" else c for c in WITH_BIAS)
+
+
+@pytest.mark.parametrize("name", ["f64", "no engine for a bias"])
+def test_a_bias_that_no_engine_takes_is_added_by_a_kernel(windows, name):
     assert convolutions(windows[name]) == ALONE
 
 
 def test_convolutions_of_one_and_three_dims(windows):
-    assert convolutions(windows["one dim"]) == ["forward", "weights"]
-    assert convolutions(windows["three dims"]) == ["forward", "weights"]
+    assert convolutions(windows["one dim"]) == ["forward bias", "weights"]
+    assert convolutions(windows["three dims"]) == ["forward bias", "weights"]
 
 
 def test_without_an_engine_a_kernel_convolves(windows):
@@ -135,6 +143,35 @@ def test_without_an_engine_a_kernel_convolves(windows):
 
 def test_values_of_convolutions_are_those_of_eager(windows):
     assert wrong(windows) == {}
+
+
+def attentions(plan):
+    return [s.removeprefix("cudnn ") for s in plan["steps"] if "attention" in s]
+
+
+ATTENDED = {
+    "f16": ["attention lazyt_f16", "attention_backward lazyt_f16"],
+    "f16 causal": ["attention lazyt_f16 causal", "attention_backward lazyt_f16 causal"],
+    "bf16 causal": ["attention lazyt_bf16 causal", "attention_backward lazyt_bf16 causal"],
+    "a scale": ["attention lazyt_f16 causal", "attention_backward lazyt_f16 causal"],
+    "shared keys": ["attention lazyt_f16 causal", "attention_backward lazyt_f16 causal"],
+    "inference": ["attention lazyt_f16 causal"],
+}
+
+
+@pytest.mark.parametrize("name", ATTENDED)
+def test_attention_of_16_bits_is_one_call_and_so_is_its_backward(attention, name):
+    assert attentions(attention[name]) == ATTENDED[name]
+
+
+@pytest.mark.parametrize("name", ["f32", "heads of 12", "a mask", "no engine"])
+def test_attention_that_the_library_does_not_take_is_left_to_kernels(attention, name):
+    steps = attentions(attention[name])
+    assert steps and all(s.startswith("kernel attention") for s in steps)
+
+
+def test_values_of_attention_are_those_of_eager(attention):
+    assert wrong(attention) == {}
 
 
 def test_a_call_that_fails_is_the_error_of_what_depends_on_it(tmp_path):

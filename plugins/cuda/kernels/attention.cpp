@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "../codegen/kernel.h"
-#include "walk.h"
+#include "attention.h"
 
 namespace lazyt::cuda {
 namespace {
@@ -114,6 +114,10 @@ struct Problem {
     tile = *tile_for(e, ev, lazyt_dtype_size(compute_dtype(q.dtype)), backward);
   }
 
+  // Nothing if there is a mask: where it leaves a query no key, the library's answer is no number, ours is 0.
+  std::optional<Attention> for_library() const {
+    return mask ? std::nullopt : std::optional<Attention>({q, k, v, causal, scale});
+  }
   int64_t head_count() const { return toolkit::count_of(heads); }
 
   // NAME_HEAD(h) of query head h, NAME_ROW and NAME_COLUMN strides.
@@ -362,6 +366,7 @@ void add_forward(Builder& b, const lazyt_node_t& node, const Signature& at, bool
   const Tensor out = b.make(node.results);
   std::optional<Tensor> sums;
   if (keeps_sums) sums = b.make_dense(node.results + 1);
+  if (const auto known = p.for_library(); known && add_library_attention(b, *known, AttentionResults{out, sums})) return;
   Defines defines = p.defines();
   p.describe(defines, "O", out, false);
   defines.emplace_back("KEEPS", keeps_sums ? "true" : "false");
@@ -387,6 +392,7 @@ void lower_flash_backward(Builder& b, const lazyt_node_t& node) {
   if (grad.dtype != p.q.dtype) grad = dense_as(b, grad, p.q.dtype);
   const Tensor out = tensor_at(b, args[4]), sums = dense_as(b, tensor_at(b, args[5]), compute);
   const Tensor gq = b.make(node.results), gk = b.make(node.results + 1), gv = b.make(node.results + 2);
+  if (const auto known = p.for_library(); known && add_library_attention(b, *known, AttentionGradients{grad, out, sums, gq, gk, gv})) return;
   // delta = the total of dO O in each row
   const Tensor delta = b.scratch(compute, Dims(p.q.dims().begin(), p.q.dims().end() - 1));
   std::vector<bool> reduced(grad.dims().size(), false);

@@ -23,6 +23,11 @@ struct Window {
   Tensor x, w, y;
   std::optional<Tensor> bias;    // of one dim, added to what is written; not of kWeights
   Dims stride, padding, dilation;  // one for each spatial dim
+  // Of kForward alone: y = relu(scale * (x * w) + bias + add). The scale is as the bias, f32 (f64 of f64) both if there is one.
+  std::optional<Tensor> scale = {}, add = {};
+  bool relu = false;
+
+  bool has_more_than_bias() const { return scale || add || relu; }
 };
 
 // Adds the steps that compute it by cuDNN; false, and none added, where it was not found or has no engine for it.

@@ -1,13 +1,15 @@
 // A stand-in for cuDNN 9: the functions that the plugin calls (plugins/cuda/cudnn.h), over the stand-ins for the driver and for
-// NVRTC. It convolves by a plain kernel of its own, by the rules of NVIDIA's documentation as they are read here: what it
-// shows is that graphs, layouts and variant packs are described consistently, not that the library takes them.
+// NVRTC. It computes a graph operation by operation, by a plain kernel of its own, by the rules of NVIDIA's documentation as they
+// are read here: what it shows is that graphs, layouts and variant packs are described consistently, not that the library
+// takes them.
 //
 // Descriptors are checked strictly: an attribute of another kind of descriptor, of another type, set after it was finalized, or
-// missing, is an error; so is an address that is not aligned as was said. There are three engines: 0 adds a bias as well, but
-// f32 in TF32; 1 is another engine that does not give the same bits twice, and would be wrong here; 2 takes a convolution alone.
+// missing, is an error; so is a tensor that is read before it is written, and an address that is not aligned as was said.
+// Engines: 0 computes f32 in TF32; 1 does not give the same bits twice, and would be wrong here; 2 uses no tensor cores. 0 and 2
+// take a convolution and what cuDNN takes behind one; 0 takes attention forward and backward, in exactly the library's graphs.
 //
-// LAZYT_FAKE_CUDNN, by commas: version=N; cudart=N; none (no engine); busy (plans of engine 2 are refused in the first mode);
-// fail=N (the N-th execution fails).
+// LAZYT_FAKE_CUDNN, by commas: version=N; cudart=N; none (no engine); alone (none for more than a convolution); busy (plans of
+// engine 2 are refused in the first mode); fail=N (the N-th execution fails).
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -17,9 +19,12 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <memory>
+#include <mutex>
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "../../../plugins/cuda/cudnn.h"
@@ -52,86 +57,167 @@ F* function_of(const char* variable, const char* name) {
   return library ? reinterpret_cast<F*>(dlsym(library, name)) : nullptr;
 }
 
-// Words: x w y bias, workspace, kind, images, channels of x and y, those of a group, then three each of: sizes of x, w, y;
-// strides, paddings, dilations; then five strides each of x, w, y (image, channel, three dims); stride of bias, whether TF32.
+// What host and kernel both see.
+#define SHARED(...)                            \
+  __VA_ARGS__                                  \
+  constexpr const char* kShared = #__VA_ARGS__;
+SHARED(
+struct FakeNode { int type; int kind; int is_written; int rank; long long dims[5]; long long strides[5]; long long count; double* values; };
+struct FakeOperation { int kind; int mode; int axis; int x; int b; int t; int y; long long stride[3]; long long padding[3]; long long dilation[3]; };
+struct FakePlan { int truncates; int node_count; int operation_count; FakeNode nodes[48]; FakeOperation operations[40]; };
+)
+
+// Words: the plan, the workspace, then of each node its address or its number (as f64).
 constexpr const char* kKernel = R"(
-LAZYT_KERNEL(NAME, 45, 64) {
-  const T* const x = (const T*)a.w[0]; const T* const w = (const T*)a.w[1]; const T* const y = (const T*)a.w[2];
-  const int kind = (int)a.w[5];
-  const long long images = a.w[6], xc = a.w[7], yc = a.w[8], xg = a.w[9], groups = xc / xg, yg = yc / groups;
-  auto size = [&](int which, int d) { return (long long)a.w[10 + 3 * which + d]; };
-  auto say = [&](int which, int d) { return (long long)a.w[19 + 3 * which + d]; };
-  auto at = [&](int which, int d) { return (long long)a.w[28 + 5 * which + d]; };
-  auto load = [&](const T* p, long long i) {
-    const double v = (double)lazyt_load(p, i);
-    if (!a.w[44]) return v;
+#define EACH(value, p, i, ...) \
+  switch (value.type) { \
+    case 0: { typedef float R; float* q = (float*)p + i; __VA_ARGS__; break; } \
+    case 1: { typedef double R; double* q = (double*)p + i; __VA_ARGS__; break; } \
+    case 2: { typedef float R; lazyt_f16* q = (lazyt_f16*)p + i; __VA_ARGS__; break; } \
+    case 9: { typedef float R; lazyt_bf16* q = (lazyt_bf16*)p + i; __VA_ARGS__; break; } \
+    default: { typedef double R; double* q = (double*)p + i; __VA_ARGS__; } \
+  }
+static void fake_round(const FakeNode& n, double& v) {
+  double room;
+  EACH(n, &room, 0, { lazyt_store(q, 0, (R)v); v = (double)lazyt_load(q, 0); })
+}
+// The place of an element of `in` that stands where element i of `of` does: dims of fewer elements are spread out evenly.
+static long long fake_place(const FakeNode& of, const FakeNode& in, long long i) {
+  long long place = 0, step = 1;
+  for (int d = of.rank - 1; d >= 0; --d) {
+    place += i % of.dims[d] * in.dims[d] / of.dims[d] * step;
+    step *= in.dims[d], i /= of.dims[d];
+  }
+  return place;
+}
+static void fake_window(FakePlan& plan, const FakeOperation& o) {
+  FakeNode &x = plan.nodes[o.x], &w = plan.nodes[o.b], &y = plan.nodes[o.y];
+  FakeNode& to = o.kind == 10 ? y : o.kind == 12 ? x : w;
+  for (long long i = 0; i < to.count; ++i) to.values[i] = 0;
+  const int axes = x.rank - 2;
+  auto size = [&](const FakeNode& n, int d) { return d < axes ? n.dims[2 + d] : 1LL; };
+  auto pixels = [&](const FakeNode& n) { return size(n, 0) * size(n, 1) * size(n, 2); };
+  auto narrow = [&](const FakeNode& n, double v) {
+    if (!plan.truncates || n.type != 0) return v;
     float f = (float)v; unsigned bits; memcpy(&bits, &f, 4); bits &= 0xffffe000u; memcpy(&f, &bits, 4);
     return (double)f;
   };
-  for (int i = threadIdx.x; i < 512; i += 64) ((unsigned char*)a.w[4])[i] = 0x5a;
-  const int to = kind == 10 ? 2 : kind == 12 ? 0 : 1;
-  const long long outer = to == 1 ? yc : images, channels = to == 2 ? yc : to == 0 ? xc : xg;
-  const long long inner = size(to, 0) * size(to, 1) * size(to, 2);
-  for (long long e = blockIdx.x * 64LL + threadIdx.x; e < outer * channels * inner; e += gridDim.x * 64LL) {
-    const long long o = e / inner / channels, c = e / inner % channels;
-    const long long p[3] = {e % inner / (size(to, 1) * size(to, 2)), e % inner / size(to, 2) % size(to, 1), e % size(to, 2)};
-    double sum = 0;
-    if (to == 1) {
-      for (long long n = 0; n < images; ++n)
-        for (long long j = 0; j < size(2, 0) * size(2, 1) * size(2, 2); ++j) {
-          const long long q[3] = {j / (size(2, 1) * size(2, 2)), j / size(2, 2) % size(2, 1), j % size(2, 2)};
-          long long from = n * at(0, 0) + (o / yg * xg + c) * at(0, 1), there = n * at(2, 0) + o * at(2, 1);
-          bool inside = true;
-          for (int d = 0; d < 3; ++d) {
-            const long long i = q[d] * say(0, d) - say(1, d) + p[d] * say(2, d);
-            inside = inside && i >= 0 && i < size(0, d);
-            from += i * at(0, 2 + d), there += q[d] * at(2, 2 + d);
+  const long long xg = w.dims[1], yg = w.dims[0] / (x.dims[1] / xg);
+  for (long long n = 0; n < x.dims[0]; ++n)
+    for (long long c = 0; c < y.dims[1]; ++c)
+      for (long long k = 0; k < xg; ++k)
+        for (long long p = 0; p < pixels(y); ++p)
+          for (long long t = 0; t < pixels(w); ++t) {
+            long long at = 0, q = p, tap = t, step = 1;
+            bool inside = true;
+            for (int d = axes - 1; d >= 0; --d) {
+              const long long i = q % size(y, d) * o.stride[d] - o.padding[d] + tap % size(w, d) * o.dilation[d];
+              inside = inside && i >= 0 && i < size(x, d);
+              at += i * step, step *= size(x, d), q /= size(y, d), tap /= size(w, d);
+            }
+            if (!inside) continue;
+            const long long ix = (n * x.dims[1] + c / yg * xg + k) * pixels(x) + at, iy = (n * y.dims[1] + c) * pixels(y) + p, iw = (c * xg + k) * pixels(w) + t;
+            if (o.kind == 10) y.values[iy] += narrow(x, x.values[ix]) * narrow(w, w.values[iw]);
+            else if (o.kind == 12) x.values[ix] += narrow(y, y.values[iy]) * narrow(w, w.values[iw]);
+            else w.values[iw] += narrow(x, x.values[ix]) * narrow(y, y.values[iy]);
           }
-          if (inside) sum += load(x, from) * load(y, there);
-        }
-    } else {
-      const long long group = to == 2 ? c / yg : c / xg;
-      for (long long k = 0; k < (to == 2 ? xg : yg); ++k)
-        for (long long j = 0; j < size(1, 0) * size(1, 1) * size(1, 2); ++j) {
-          const long long t[3] = {j / (size(1, 1) * size(1, 2)), j / size(1, 2) % size(1, 1), j % size(1, 2)};
-          long long beside = to == 2 ? c * at(1, 0) + k * at(1, 1) : (group * yg + k) * at(1, 0) + c % xg * at(1, 1);
-          long long from = o * at(to == 2 ? 0 : 2, 0) + (group * (to == 2 ? xg : yg) + k) * at(to == 2 ? 0 : 2, 1);
-          bool inside = true;
-          for (int d = 0; d < 3; ++d) {
-            beside += t[d] * at(1, 2 + d);
-            long long i = to == 2 ? p[d] * say(0, d) - say(1, d) + t[d] * say(2, d) : p[d] + say(1, d) - t[d] * say(2, d);
-            if (to == 0) { inside = inside && i >= 0 && i % say(0, d) == 0; i /= say(0, d); }
-            inside = inside && i >= 0 && i < size(to == 2 ? 0 : 2, d);
-            from += i * at(to == 2 ? 0 : 2, 2 + d);
-          }
-          if (inside) sum += load(to == 2 ? x : y, from) * load(w, beside);
-        }
+}
+static void fake_operation(FakePlan& plan, const FakeOperation& o) {
+  FakeNode &x = plan.nodes[o.x], &b = plan.nodes[o.b], &y = plan.nodes[o.y];
+  if (o.kind == 10 || o.kind == 11 || o.kind == 12) return fake_window(plan, o);
+  if (o.kind == 13) {
+    for (long long i = 0; i < y.count; ++i) {
+      const double v = o.mode == 501 ? 0 : x.values[fake_place(y, x, i)], u = o.b >= 0 ? b.values[fake_place(y, b, i)] : 0;
+      double r = v;
+      if (o.mode == 0) r = v + u;
+      if (o.mode == 1) r = v * u;
+      if (o.mode == 6) r = v / u;
+      if (o.mode == 9) r = v - u;
+      if (o.mode == 13) r = exp(v);
+      if (o.mode == 15) r = log(v);
+      if (o.mode == 100) r = v < 0 ? 0 : v;
+      if (o.mode == 303) r = v >= u;
+      if (o.mode == 601) r = plan.nodes[o.t].values[fake_place(y, plan.nodes[o.t], i)] ? v : u;
+      if (o.mode == 501) {
+        long long rest = i;
+        for (int d = y.rank - 1; d > o.axis; --d) rest /= y.dims[d];
+        r = rest % y.dims[o.axis];
+      }
+      y.values[i] = r;
     }
-    if (a.w[3]) sum += (double)lazyt_load((const T*)a.w[3], c * (long long)a.w[43]);
-    lazyt_store((T*)a.w[to], o * at(to, 0) + c * at(to, 1) + p[0] * at(to, 2) + p[1] * at(to, 3) + p[2] * at(to, 4), (R)sum);
+  } else if (o.kind == 19) {
+    const long long m = y.dims[2], n = y.dims[3], k = x.dims[3];
+    for (long long i = 0; i < y.count; ++i) {
+      const long long head = i / (m * n), batch = head / y.dims[1], h = head % y.dims[1];
+      const double* l = x.values + (batch * x.dims[1] + h * x.dims[1] / y.dims[1]) * m * k + i / n % m * k;
+      const double* r = b.values + (batch * b.dims[1] + h * b.dims[1] / y.dims[1]) * k * n + i % n;
+      double sum = 0;
+      for (long long j = 0; j < k; ++j) sum += l[j] * r[j * n];
+      y.values[i] = sum;
+    }
+  } else if (o.kind == 22) {
+    for (long long i = 0; i < y.count; ++i) y.values[i] = o.mode == 3 ? -1e308 : 0;
+    for (long long i = 0; i < x.count; ++i) {
+      double& into = y.values[fake_place(x, y, i)];
+      into = o.mode == 3 ? (x.values[i] > into ? x.values[i] : into) : into + x.values[i];
+    }
+  } else {  // the last two dims in turn
+    const long long rows = y.dims[2], columns = y.dims[3];
+    for (long long i = 0; i < y.count; ++i) y.values[i] = x.values[i / (rows * columns) * rows * columns + i % columns * rows + i / columns % rows];
+  }
+}
+LAZYT_KERNEL(fake_dnn, 50, 1) {
+  FakePlan& plan = *(FakePlan*)a.w[0];
+  for (int i = 0; i < 512; ++i) ((unsigned char*)a.w[1])[i] = 0x5a;
+  auto walk = [&](int at, bool stores) {
+    FakeNode& n = plan.nodes[at];
+    void* const p = (void*)a.w[2 + at];
+    for (long long i = 0; i < n.count; ++i) {
+      long long offset = 0, rest = i;
+      for (int d = n.rank - 1; d >= 0; --d) offset += rest % n.dims[d] * n.strides[d], rest /= n.dims[d];
+      if (stores) EACH(n, p, offset, lazyt_store(q, 0, (R)n.values[i]))
+      else EACH(n, p, offset, n.values[i] = (double)lazyt_load(q, 0))
+    }
+  };
+  for (int i = 0; i < plan.node_count; ++i) {
+    if (plan.nodes[i].kind == 2) plan.nodes[i].values[0] = lazyt_f64(a.w[2 + i]);
+    else if (plan.nodes[i].kind == 0 && !plan.nodes[i].is_written) walk(i, false);
+  }
+  for (int i = 0; i < plan.operation_count; ++i) {
+    const FakeOperation& o = plan.operations[i];
+    fake_operation(plan, o);
+    const int to = o.kind == 12 ? o.x : o.kind == 11 ? o.b : o.y;
+    for (long long j = 0; j < plan.nodes[to].count; ++j) fake_round(plan.nodes[to], plan.nodes[to].values[j]);
+    if (plan.nodes[to].kind == 0) walk(to, true);
   }
 }
 )";
 
-const std::map<int, std::pair<const char*, const char*>> kTypes = {
-    {kDnnF32, {"float", "float"}}, {kDnnF64, {"double", "double"}}, {kDnnF16, {"lazyt_f16", "float"}}, {kDnnBf16, {"lazyt_bf16", "float"}}};
-
-// The attributes of each kind of descriptor that may be set, with their types.
+// The attributes of each kind of descriptor that may be set, with their types; the optional ones are negative.
 const std::map<int, std::map<int, int>>& attributes() {
+  constexpr int i64 = kDnnTypeInt64, f32 = kDnnTypeFloat, to = kDnnTypeDescriptor, type = kDnnTypeDataType;
+  auto window = [=](int first) {
+    return std::map<int, int>{{first, f32}, {first + 1, f32}, {first + 2, to}, {first + 3, to}, {first + 4, to}, {first + 5, to}};
+  };
   static const auto& all = *new std::map<int, std::map<int, int>>{
-      {kDnnPointwise, {{0, kDnnTypePointwiseMode}, {1, kDnnTypeDataType}}},
-      {kDnnWindow, {{100, kDnnTypeDataType}, {101, kDnnTypeWindowMode}, {102, kDnnTypeInt64}, {103, kDnnTypeInt64}, {104, kDnnTypeInt64}, {105, kDnnTypeInt64}, {106, kDnnTypeInt64}}},
+      {kDnnPointwiseKind, {{0, kDnnTypePointwiseMode}, {1, type}, {2, -kDnnTypeNan}, {9, -i64}}},
+      {kDnnWindow, {{100, type}, {101, kDnnTypeWindowMode}, {102, i64}, {103, i64}, {104, i64}, {105, i64}, {106, i64}}},
       {kDnnEngine, {}},
       {kDnnEngineConfig, {}},
-      {kDnnHeuristic, {{200, kDnnTypeHeuristicMode}, {201, kDnnTypeDescriptor}}},
-      {kDnnPlan, {{400, kDnnTypeHandle}, {401, kDnnTypeDescriptor}}},
-      {kDnnForward, {{700, kDnnTypeFloat}, {701, kDnnTypeFloat}, {702, kDnnTypeDescriptor}, {703, kDnnTypeDescriptor}, {704, kDnnTypeDescriptor}, {705, kDnnTypeDescriptor}}},
-      {kDnnBackwardData, {{706, kDnnTypeFloat}, {707, kDnnTypeFloat}, {708, kDnnTypeDescriptor}, {709, kDnnTypeDescriptor}, {710, kDnnTypeDescriptor}, {711, kDnnTypeDescriptor}}},
-      {kDnnBackwardWeights, {{712, kDnnTypeFloat}, {713, kDnnTypeFloat}, {714, kDnnTypeDescriptor}, {715, kDnnTypeDescriptor}, {716, kDnnTypeDescriptor}, {717, kDnnTypeDescriptor}}},
-      {kDnnPointwiseOperation, {{750, kDnnTypeDescriptor}, {751, kDnnTypeDescriptor}, {752, kDnnTypeDescriptor}, {753, kDnnTypeDescriptor}}},
-      {kDnnGraph, {{800, kDnnTypeHandle}, {801, kDnnTypeDescriptor}}},
-      {kDnnVariantPack, {{1000, kDnnTypeInt64}, {1001, kDnnTypePointer}, {1003, kDnnTypePointer}}},
-      {kDnnTensor, {{900, kDnnTypeInt64}, {901, kDnnTypeDataType}, {902, kDnnTypeInt64}, {903, kDnnTypeInt64}, {906, kDnnTypeInt64}, {907, kDnnTypeBool}}},
+      {kDnnHeuristic, {{200, kDnnTypeHeuristicMode}, {201, to}}},
+      {kDnnPlan, {{400, kDnnTypeHandle}, {401, to}}},
+      {kDnnForward, window(700)},
+      {kDnnBackwardData, window(706)},
+      {kDnnBackwardWeights, window(712)},
+      {kDnnPointwiseOperation, {{750, to}, {751, to}, {752, -to}, {753, to}, {758, -to}}},
+      {kDnnGraph, {{800, kDnnTypeHandle}, {801, to}}},
+      {kDnnVariantPack, {{1000, i64}, {1001, kDnnTypePointer}, {1003, kDnnTypePointer}}},
+      {kDnnTensor, {{900, i64}, {901, type}, {902, i64}, {903, i64}, {906, i64}, {907, -kDnnTypeBool}, {908, -kDnnTypeBool}}},
+      {kDnnMatmulKind, {{1500, type}}},
+      {kDnnMatmul, {{1520, to}, {1521, to}, {1522, to}, {1523, to}}},
+      {kDnnReduceKind, {{1600, kDnnTypeReduceMode}, {1601, type}}},
+      {kDnnReduction, {{1610, to}, {1611, to}, {1612, to}}},
+      {kDnnReshape, {{2200, to}, {2201, to}}},
   };
   return all;
 }
@@ -144,17 +230,17 @@ size_t bytes_of(int type) {
 }
 
 // What a plan runs, copied out of its descriptors, which may be gone when it does.
-struct Tensor {
-  int64_t id = 0, alignment = 1;
-  int type = 0;
-  bool is_virtual = false;
-  std::vector<int64_t> dims, strides;
-};
 struct Work {
-  int kind = 0;
-  Tensor x, w, y, bias;
-  bool has_bias = false;
-  std::vector<int64_t> stride, padding, dilation;
+  FakePlan plan{};
+  std::vector<int64_t> ids, alignments;
+  std::vector<double> values;  // of all nodes
+  std::string pattern;         // the operations, in words
+  bool has_last = true;        // all of more than one channel are channels-last
+
+  int find(int64_t id) const {
+    const auto at = std::find(ids.begin(), ids.end(), id);
+    return at == ids.end() ? -1 : static_cast<int>(at - ids.begin());
+  }
 };
 
 std::atomic<size_t> executions{0};
@@ -165,16 +251,18 @@ namespace lazyt::cuda {
 
 struct DnnContext {
   CUmodule module = nullptr;
-  std::map<int, CUfunction> functions;
+  CUfunction function = nullptr;
   CUstream stream = nullptr;
+  std::mutex mutex;
+  std::vector<std::shared_ptr<Work>> works;  // of executions: graphs run them again
 };
 
 struct DnnObject {
   DnnKind kind;
   bool is_final = false;
   std::map<int, std::vector<char>> set;
-  Work work;       // of graphs and of what is made from them
-  int engine = 0;  // of configurations, engines and plans
+  std::shared_ptr<Work> work = {};  // of graphs and of what is made from them
+  int engine = 0;                   // of configurations, engines and plans
   int mode = 0;
 
   template <class T>
@@ -200,88 +288,220 @@ struct DnnObject {
 
 namespace {
 
-bool read(const DnnObject* o, Tensor& out) {
-  if (!o) return false;
-  out = {o->one<int64_t>(906), o->one<int64_t>(900), o->one<int>(901), o->one<uint8_t>(907) != 0, o->all<int64_t>(902), o->all<int64_t>(903)};
-  return true;
-}
+bool is_last(const FakeNode& t) { return t.dims[1] == 1 || t.strides[1] == 1; }
+bool is_first(const FakeNode& t) { return t.dims[1] == 1 || t.strides[1] != 1 || std::all_of(t.dims + 2, t.dims + t.rank, [](long long d) { return d == 1; }); }
 
-bool is_like(const Tensor& a, const Tensor& b) { return a.dims == b.dims && a.strides == b.strides; }
-bool is_last(const Tensor& t) { return t.dims[1] == 1 || t.strides[1] == 1; }
-bool is_first(const Tensor& t) { return t.dims[1] == 1 || t.strides[1] != 1 || std::all_of(t.dims.begin() + 2, t.dims.end(), [](int64_t d) { return d == 1; }); }
+// Reads a graph's operations into what computes them; what is not described consistently is an error.
+class Reader {
+ public:
+  explicit Reader(Work& out) : out_(out) {}
 
-// A convolution, whether it may be one.
-DnnStatus read_operation(const DnnObject& o, Work& out) {
-  const int first = o.kind == kDnnForward ? 700 : o.kind == kDnnBackwardData ? 706 : 712;
-  const DnnObject* window = o.refer(first + 2, kDnnWindow);
-  if (!window || !read(o.refer(first + 3, kDnnTensor), out.w) || !read(o.refer(first + 4, kDnnTensor), out.x) ||
-      !read(o.refer(first + 5, kDnnTensor), out.y))
-    return kNotFinal;
-  out.kind = o.kind;
-  out.stride = window->all<int64_t>(103), out.dilation = window->all<int64_t>(102), out.padding = window->all<int64_t>(105);
-  const size_t axes = static_cast<size_t>(window->one<int64_t>(106));
-  if (window->one<int>(101) != kDnnCrossCorrelation || out.padding != window->all<int64_t>(104)) return kBad;
-  for (const auto* list : {&out.stride, &out.dilation, &out.padding})
-    if (list->size() != axes) return kBad;
-  for (const Tensor* t : {&out.x, &out.w, &out.y})
-    if (t->dims.size() != axes + 2 || t->strides.size() != axes + 2) return kBad;
-  const bool wide = out.x.type == kDnnF64;
-  const bool scaled = wide ? o.one<double>(first) == 1 && o.one<double>(first + 1) == 0 : o.one<float>(first) == 1 && o.one<float>(first + 1) == 0;
-  if (!scaled || window->one<int>(100) != (wide ? kDnnF64 : kDnnF32)) return kBad;
-  if (axes < 2 || axes > 3) return kUnsupported;
-  if (out.x.dims[0] != out.y.dims[0] || out.w.dims[0] != out.y.dims[1] || out.x.dims[1] % out.w.dims[1] != 0) return kBad;
-  const int64_t groups = out.x.dims[1] / out.w.dims[1];
-  if (out.y.dims[1] % groups) return kBad;
-  for (size_t d = 0; d < axes; ++d) {
-    const int64_t covered = out.dilation[d] * (out.w.dims[2 + d] - 1) + 1, room = out.x.dims[2 + d] + 2 * out.padding[d] - covered;
-    // A gradient may belong to an x that no window reaches the end of.
-    if (room < 0 || room / out.stride[d] + 1 != out.y.dims[2 + d]) return kBad;
+  DnnStatus read(const DnnObject& o) {
+    const auto all = o.all<const DnnObject*>(801);
+    if (!o.one<void*>(800) || all.empty() || all.size() > std::size(out_.plan.operations)) return kBad;
+    for (const DnnObject* operation : all) {
+      if (!operation || !operation->is_final) return kNotFinal;
+      if (const DnnStatus status = read_operation(*operation)) return status;
+    }
+    size_t count = 0;
+    for (int i = 0; i < out_.plan.node_count; ++i) {
+      FakeNode& n = out_.plan.nodes[i];
+      if (n.kind == 1 && (!n.is_written || !is_read_[i])) return kBad;
+      count += static_cast<size_t>(n.count);
+    }
+    out_.values.resize(count);
+    double* at = out_.values.data();
+    for (int i = 0; i < out_.plan.node_count; ++i) out_.plan.nodes[i].values = at, at += out_.plan.nodes[i].count;
+    return kDone;
   }
-  const bool last = is_last(out.x) && is_last(out.w) && is_last(out.y), firsts = is_first(out.x) && is_first(out.w) && is_first(out.y);
-  return last || firsts ? kDone : kUnsupported;
-}
 
-DnnStatus read_graph(const DnnObject& o, Work& out) {
-  const auto operations = o.all<const DnnObject*>(801);
-  if (!o.one<void*>(800) || operations.empty() || operations.size() > 2) return kBad;
-  for (const DnnObject* operation : operations)
-    if (!operation || !operation->is_final) return kNotFinal;
-  out = operations[0]->work;
-  Tensor& written = out.kind == kDnnForward ? out.y : out.kind == kDnnBackwardData ? out.x : out.w;
-  if (operations.size() == 2) {
-    const DnnObject& add = *operations[1];
-    Tensor from, to;
-    const DnnObject* mode = add.kind == kDnnPointwiseOperation ? add.refer(750, kDnnPointwise) : nullptr;
-    if (!mode || mode->one<int>(0) != kDnnAdd) return kUnsupported;
-    if (!read(add.refer(751, kDnnTensor), from) || !read(add.refer(752, kDnnTensor), out.bias) || !read(add.refer(753, kDnnTensor), to))
-      return kNotFinal;
-    if (!from.is_virtual || from.id != written.id || !is_like(from, to) || from.type != (to.type == kDnnF64 ? kDnnF64 : kDnnF32)) return kBad;
-    for (size_t d = 0; d < out.bias.dims.size(); ++d)
-      if (out.bias.dims[d] != (d == 1 ? to.dims[1] : 1)) return kBad;
-    written = to;
-    out.has_bias = true;
+ private:
+  FakeNode& node(int i) { return out_.plan.nodes[i]; }
+
+  // -2: not a tensor that is described as before
+  int tensor(const DnnObject* t) {
+    if (!t) return -2;
+    FakeNode n{};
+    const auto dims = t->all<int64_t>(902), strides = t->all<int64_t>(903);
+    n.type = t->one<int>(901), n.kind = t->one<uint8_t>(907) ? 1 : t->one<uint8_t>(908) ? 2 : 0, n.rank = static_cast<int>(dims.size()), n.count = 1;
+    for (size_t d = 0; d < dims.size(); ++d) n.dims[d] = dims[d], n.strides[d] = strides[d], n.count *= dims[d];
+    const int64_t id = t->one<int64_t>(906), alignment = t->one<int64_t>(900);
+    if (const int known = out_.find(id); known >= 0) {
+      n.is_written = node(known).is_written;
+      return std::memcmp(&n, &node(known), sizeof n) == 0 && out_.alignments[static_cast<size_t>(known)] == alignment ? known : -2;
+    }
+    if (n.kind == 2 && n.count != 1) return -2;
+    out_.ids.push_back(id), out_.alignments.push_back(alignment), is_read_.push_back(false);
+    node(out_.plan.node_count) = n;
+    return out_.plan.node_count++;
   }
-  std::set<int64_t> ids;
-  for (const Tensor* t : {&out.x, &out.w, &out.y, &out.bias}) {
-    if (t == &out.bias && !out.has_bias) continue;
-    if (t->is_virtual || t->type != out.x.type || !ids.insert(t->id).second) return kBad;
+  bool read_from(int i) {
+    if (i < 0 || (node(i).kind == 1 && !node(i).is_written)) return false;
+    return is_read_[static_cast<size_t>(i)] = true;
   }
-  return kTypes.contains(out.x.type) ? kDone : kUnsupported;
+  bool write_to(int i) { return i >= 0 && node(i).kind != 2 && !is_read_[static_cast<size_t>(i)] && !std::exchange(node(i).is_written, 1); }
+  // Each dim is the other's, or divides it.
+  bool spreads(int from, int over) {
+    if (node(from).rank != node(over).rank) return false;
+    for (int d = 0; d < node(over).rank; ++d)
+      if (node(over).dims[d] % node(from).dims[d]) return false;
+    return true;
+  }
+  bool broadcasts(int from, int over) {
+    for (int d = 0; d < node(over).rank; ++d)
+      if (node(from).dims[d] != node(over).dims[d] && node(from).dims[d] != 1) return false;
+    return spreads(from, over);
+  }
+
+  DnnStatus read_operation(const DnnObject& o) {
+    FakeOperation f{};
+    f.kind = o.kind, f.x = f.b = f.t = f.y = -1;
+    DnnStatus status = kBad;
+    switch (o.kind) {
+      case kDnnForward: case kDnnBackwardData: case kDnnBackwardWeights: status = read_window(o, f); break;
+      case kDnnPointwiseOperation: status = read_pointwise(o, f); break;
+      case kDnnMatmul: status = read_matmul(o, f); break;
+      case kDnnReduction: status = read_reduction(o, f); break;
+      case kDnnReshape: status = read_reshape(o, f); break;
+      default: break;
+    }
+    out_.plan.operations[out_.plan.operation_count++] = f;
+    return status;
+  }
+
+  DnnStatus read_window(const DnnObject& o, FakeOperation& f) {
+    const int first = o.kind == kDnnForward ? 700 : o.kind == kDnnBackwardData ? 706 : 712;
+    const DnnObject* window = o.refer(first + 2, kDnnWindow);
+    if (!window) return kNotFinal;
+    f.b = tensor(o.refer(first + 3, kDnnTensor)), f.x = tensor(o.refer(first + 4, kDnnTensor)), f.y = tensor(o.refer(first + 5, kDnnTensor));
+    const int to = o.kind == kDnnForward ? f.y : o.kind == kDnnBackwardData ? f.x : f.b;
+    for (int i : {f.b, f.x, f.y})
+      if (!(i == to ? write_to(i) : read_from(i))) return kBad;
+    const FakeNode &x = node(f.x), &w = node(f.b), &y = node(f.y);
+    const auto stride = window->all<int64_t>(103), padding = window->all<int64_t>(105), dilation = window->all<int64_t>(102);
+    const size_t axes = static_cast<size_t>(window->one<int64_t>(106));
+    if (window->one<int>(101) != kDnnCrossCorrelation || padding != window->all<int64_t>(104)) return kBad;
+    for (const auto* list : {&stride, &dilation, &padding})
+      if (list->size() != axes) return kBad;
+    for (const FakeNode* t : {&x, &w, &y})
+      if (static_cast<size_t>(t->rank) != axes + 2) return kBad;
+    const bool wide = node(to == f.b ? f.x : f.b).type == kDnnF64;
+    const bool scaled = wide ? o.one<double>(first) == 1 && o.one<double>(first + 1) == 0 : o.one<float>(first) == 1 && o.one<float>(first + 1) == 0;
+    if (!scaled || window->one<int>(100) != (wide ? kDnnF64 : kDnnF32)) return kBad;
+    if (axes < 2 || axes > 3) return kUnsupported;
+    if (x.dims[0] != y.dims[0] || w.dims[0] != y.dims[1] || x.dims[1] % w.dims[1] != 0 || y.dims[1] % (x.dims[1] / w.dims[1])) return kBad;
+    for (size_t d = 0; d < axes; ++d) {
+      f.stride[d] = stride[d], f.padding[d] = padding[d], f.dilation[d] = dilation[d];
+      const int64_t covered = dilation[d] * (w.dims[2 + d] - 1) + 1, room = x.dims[2 + d] + 2 * padding[d] - covered;
+      // A gradient may belong to an x that no window reaches the end of.
+      if (room < 0 || room / stride[d] + 1 != y.dims[2 + d]) return kBad;
+    }
+    out_.pattern += o.kind == kDnnForward ? "forward" : o.kind == kDnnBackwardData ? "data" : "weights";
+    out_.has_last = is_last(x) && is_last(w) && is_last(y);
+    return out_.has_last || (is_first(x) && is_first(w) && is_first(y)) ? kDone : kUnsupported;
+  }
+
+  DnnStatus read_pointwise(const DnnObject& o, FakeOperation& f) {
+    const DnnObject* mode = o.refer(750, kDnnPointwiseKind);
+    if (!mode) return kNotFinal;
+    static const std::map<int, const char*> kNames = {{0, "add"}, {1, "mul"}, {6, "div"}, {9, "sub"}, {13, "exp"}, {15, "log"}, {21, "identity"}, {100, "relu"}, {303, "ge"}, {501, "index"}, {601, "select"}};
+    f.mode = mode->one<int>(0), f.axis = static_cast<int>(mode->one<int64_t>(9));
+    const bool is_binary = f.mode < 10 || f.mode == 303 || f.mode == 601, is_wide = mode->one<int>(1) == kDnnF64;
+    if (!kNames.contains(f.mode) || o.set.contains(752) != is_binary || o.set.contains(758) != (f.mode == 601) || mode->set.contains(9) != (f.mode == 501) ||
+        mode->set.contains(2) != (f.mode == 100))
+      return kBad;
+    f.x = tensor(o.refer(751, kDnnTensor)), f.y = tensor(o.refer(753, kDnnTensor));
+    if (is_binary) f.b = tensor(o.refer(752, kDnnTensor));
+    if (f.mode == 601) f.t = tensor(o.refer(758, kDnnTensor));
+    for (int i : {f.x, f.b, f.t})
+      if (i != -1 && !read_from(i)) return kBad;
+    if (!write_to(f.y)) return kBad;
+    for (int i : {f.x, f.b, f.t})
+      if (i != -1 && !broadcasts(i, f.y)) return kBad;
+    if ((f.mode == 303) != (mode->one<int>(1) == kDnnBool) || (f.mode == 303) != (node(f.y).type == kDnnBool) || (f.mode == 501) != (node(f.y).type == kDnnI32)) return kBad;
+    if (is_wide != (node(f.x).type == kDnnF64) || (f.t >= 0 && node(f.t).type != kDnnBool)) return kBad;
+    out_.pattern += std::string(" ") + kNames.at(f.mode);
+    return kDone;
+  }
+
+  DnnStatus read_matmul(const DnnObject& o, FakeOperation& f) {
+    const DnnObject* how = o.refer(1523, kDnnMatmulKind);
+    if (!how) return kNotFinal;
+    f.x = tensor(o.refer(1520, kDnnTensor)), f.b = tensor(o.refer(1521, kDnnTensor)), f.y = tensor(o.refer(1522, kDnnTensor));
+    if (!read_from(f.x) || !read_from(f.b) || !write_to(f.y) || how->one<int>(1500) != kDnnF32) return kBad;
+    const FakeNode &a = node(f.x), &b = node(f.b), &c = node(f.y);
+    if (a.rank != 4 || b.rank != 4 || c.rank != 4 || a.dims[2] != c.dims[2] || b.dims[3] != c.dims[3] || a.dims[3] != b.dims[2]) return kBad;
+    if (a.dims[0] != c.dims[0] || b.dims[0] != c.dims[0] || c.dims[1] % a.dims[1] || c.dims[1] % b.dims[1]) return kBad;
+    out_.pattern += " matmul";
+    return kDone;
+  }
+
+  DnnStatus read_reduction(const DnnObject& o, FakeOperation& f) {
+    const DnnObject* how = o.refer(1612, kDnnReduceKind);
+    if (!how) return kNotFinal;
+    f.mode = how->one<int>(1600), f.x = tensor(o.refer(1610, kDnnTensor)), f.y = tensor(o.refer(1611, kDnnTensor));
+    if (!read_from(f.x) || !write_to(f.y) || !spreads(f.y, f.x) || (f.mode != kDnnSum && f.mode != kDnnMax) || how->one<int>(1601) != kDnnF32) return kBad;
+    out_.pattern += f.mode == kDnnMax ? " max" : " sum";
+    return kDone;
+  }
+
+  DnnStatus read_reshape(const DnnObject& o, FakeOperation& f) {
+    f.x = tensor(o.refer(2200, kDnnTensor)), f.y = tensor(o.refer(2201, kDnnTensor));
+    if (!read_from(f.x) || !write_to(f.y)) return kBad;
+    const FakeNode &x = node(f.x), &y = node(f.y);
+    if (x.rank != 4 || y.rank != 4) return kBad;
+    for (int d = 0; d < 4; ++d) {
+      const int from = d < 2 ? d : 5 - d;  // the same memory, the last two dims in turn
+      if (y.dims[d] != x.dims[from] || y.strides[d] != x.strides[from]) return kBad;
+    }
+    out_.pattern += " turn";
+    return kDone;
+  }
+
+  Work& out_;
+  std::vector<bool> is_read_;
+};
+
+std::string without(std::string text, const std::string& part) {
+  if (const size_t at = text.find(part); at != std::string::npos) text.erase(at, part.size());
+  return text;
 }
 
 // Engines of a graph, as the heuristic orders them.
 std::vector<int> engines(const DnnObject& heuristic) {
   if (!option("none").empty()) return {};
-  const bool is_wide = heuristic.work.x.type == kDnnF64;
-  if (heuristic.work.has_bias) return is_wide ? std::vector<int>{} : std::vector<int>{0};
-  if (is_wide) return {2};
-  return heuristic.one<int>(200) == kDnnFallback ? std::vector<int>{2} : std::vector<int>{1, 0, 2};
+  const Work& work = *heuristic.work;
+  const FakeNode& first = work.plan.nodes[0];  // any of the operands
+  const bool is_fallback = heuristic.one<int>(200) == kDnnFallback, is_wide = first.type == kDnnF64;
+  const std::string& p = work.pattern;
+  if (p == "forward" || p == "data" || p == "weights") {
+    if (is_wide) return {2};
+    return is_fallback ? std::vector<int>{2} : std::vector<int>{1, 0, 2};
+  }
+  const std::set<std::string> any = {"forward add", "forward relu", "forward add relu", "data add"},
+                              last = {"forward mul add", "forward mul add relu", "forward mul add add", "forward mul add add relu", "forward add add", "forward add add relu"};
+  if (any.contains(p) || last.contains(p)) {
+    if (is_wide || !option("alone").empty() || (last.contains(p) && !work.has_last)) return {};
+    return is_fallback && p != "data add" ? std::vector<int>{2} : std::vector<int>{0};
+  }
+  // With or without the causal mask; heads that share keys' are summed.
+  const std::string mask = " index index ge select", bare = without(p, mask);
+  const std::string forward = " matmul mul max sub exp sum log add div matmul",
+                    backward = " mul sum mul matmul mul sub exp turn matmul matmul sub mul mul turn matmul turn matmul identity",
+                    shared = " mul sum mul matmul mul sub exp turn matmul sum matmul sub mul mul turn matmul sum turn matmul identity";
+  if (bare != forward && bare != backward && bare != shared) return {};
+  for (int i = 0; i < work.plan.node_count; ++i) {
+    const FakeNode& n = work.plan.nodes[i];
+    if (n.kind == 0 && n.type != kDnnF32 && ((n.type != kDnnF16 && n.type != kDnnBf16) || (n.strides[2] != 1 && n.strides[3] != 1))) return {};
+    if (n.kind == 0 && n.type != kDnnF32 && (n.strides[3] == 1 ? n.dims[3] : n.dims[2]) % 8) return {};
+  }
+  return is_fallback ? std::vector<int>{} : std::vector<int>{0};
 }
 
 DnnStatus finalize(DnnObject& o) {
   const auto& known = attributes().at(o.kind);
   for (const auto& [which, type] : known)
-    if (!o.set.contains(which) && which != kDnnTensorIsVirtual) return kBad;
+    if (!o.set.contains(which) && type > 0) return kBad;
   switch (o.kind) {
     case kDnnTensor: {
       const auto dims = o.all<int64_t>(902), strides = o.all<int64_t>(903);
@@ -290,8 +510,7 @@ DnnStatus finalize(DnnObject& o) {
       if (!std::all_of(dims.begin(), dims.end(), good) || !std::all_of(strides.begin(), strides.end(), good)) return kBad;
       return o.one<int64_t>(900) > 0 && o.one<int64_t>(906) > 0 ? kDone : kBad;
     }
-    case kDnnForward: case kDnnBackwardData: case kDnnBackwardWeights: return read_operation(o, o.work);
-    case kDnnGraph: return read_graph(o, o.work);
+    case kDnnGraph: o.work = std::make_shared<Work>(); return Reader(*o.work).read(o);
     case kDnnHeuristic: {
       const DnnObject* graph = o.refer(201, kDnnGraph);
       if (!graph) return kNotFinal;
@@ -312,9 +531,7 @@ DnnStatus finalize(DnnObject& o) {
 bool load(DnnContext& out) {
   std::ifstream file(LAZYT_PRELUDE);
   std::string text((std::istreambuf_iterator<char>(file)), {});
-  for (const auto& [type, names] : kTypes)
-    text += std::string("#define T ") + names.first + "\n#define R " + names.second + "\n#define NAME fake_window_" + std::to_string(type) +
-            kKernel + "#undef T\n#undef R\n#undef NAME\n";
+  text += std::string(kShared) + kKernel;
   static const auto create = function_of<int(void**, const char*, const char*, int, const char* const*, const char* const*)>("LAZYT_CUDA_NVRTC", "nvrtcCreateProgram");
   static const auto compile = function_of<int(void*, int, const char* const*)>("LAZYT_CUDA_NVRTC", "nvrtcCompileProgram");
   static const auto size_of = function_of<int(void*, size_t*)>("LAZYT_CUDA_NVRTC", "nvrtcGetCUBINSize");
@@ -329,51 +546,41 @@ bool load(DnnContext& out) {
   bool good = compile(program, 1, &target) == 0 && size_of(program, &bytes) == 0;
   std::vector<char> image(bytes);
   good = good && get(program, image.data()) == 0 && load_module(&out.module, image.data()) == CUDA_SUCCESS;
-  for (const auto& [type, names] : kTypes)
-    good = good && find(&out.functions[type], out.module, ("fake_window_" + std::to_string(type)).c_str()) == CUDA_SUCCESS;
+  good = good && find(&out.function, out.module, "fake_dnn") == CUDA_SUCCESS;
   destroy(&program);
   return good;
 }
 
-DnnStatus execute(const DnnContext& handle, const DnnObject& plan, const DnnObject& pack) {
+DnnStatus execute(DnnContext& handle, const DnnObject& plan, const DnnObject& pack) {
   if (++executions == number("fail", 0)) return kFailed;
   const auto ids = pack.all<int64_t>(1000);
-  const auto pointers = pack.all<void*>(1001);
-  const Work& work = plan.work;
-  std::vector<const Tensor*> wanted = {&work.x, &work.w, &work.y};
-  if (work.has_bias) wanted.push_back(&work.bias);
-  if (ids.size() != wanted.size()) return kBad;
-  uint64_t words[45] = {};
-  for (size_t i = 0; i < wanted.size(); ++i) {
-    const auto found = std::find(ids.begin(), ids.end(), wanted[i]->id);
+  const auto pointers = pack.all<const void*>(1001);
+  auto work = std::make_shared<Work>(*plan.work);
+  work->plan.truncates = plan.engine < 2;
+  for (int i = 0; i < work->plan.node_count; ++i) work->plan.nodes[i].values += work->values.data() - plan.work->values.data();
+  uint64_t words[50] = {reinterpret_cast<uint64_t>(&work->plan), reinterpret_cast<uint64_t>(pack.one<void*>(1003))};
+  if (!words[1] || words[1] % 16) return kMisaligned;
+  size_t wanted = 0;
+  for (size_t i = 0; i < work->ids.size(); ++i) {
+    const FakeNode& n = work->plan.nodes[i];
+    if (n.kind == 1) continue;
+    ++wanted;
+    const auto found = std::find(ids.begin(), ids.end(), work->ids[i]);
     if (found == ids.end()) return kBad;
-    words[i] = reinterpret_cast<uint64_t>(pointers[static_cast<size_t>(found - ids.begin())]);
-    if (!words[i]) return kNull;
-    if (words[i] % static_cast<uint64_t>(wanted[i]->alignment)) return kMisaligned;
+    const void* const p = pointers[static_cast<size_t>(found - ids.begin())];
+    if (!p) return kNull;
+    const double value = n.kind == 2 ? *static_cast<const float*>(p) : 0;
+    if (n.kind == 2) std::memcpy(words + 2 + i, &value, sizeof value);
+    else words[2 + i] = reinterpret_cast<uint64_t>(p);
+    if (n.kind == 0 && words[2 + i] % static_cast<uint64_t>(work->alignments[i])) return kMisaligned;
   }
-  words[4] = reinterpret_cast<uint64_t>(pack.one<void*>(1003));
-  if (!words[4] || words[4] % 16) return kMisaligned;
-  auto put = [&](size_t at, int64_t value) { words[at] = static_cast<uint64_t>(value); };
-  put(5, work.kind), put(6, work.x.dims[0]), put(7, work.x.dims[1]), put(8, work.y.dims[1]), put(9, work.w.dims[1]);
-  const size_t axes = work.stride.size(), skipped = 3 - axes;
-  const Tensor* tensors[] = {&work.x, &work.w, &work.y};
-  const std::vector<int64_t>* said[] = {&work.stride, &work.padding, &work.dilation};
-  for (size_t which = 0; which < 3; ++which) {
-    for (size_t d = 0; d < 3; ++d) {
-      const bool is_there = d >= skipped;
-      put(10 + 3 * which + d, is_there ? tensors[which]->dims[2 + d - skipped] : 1);
-      put(19 + 3 * which + d, is_there ? (*said[which])[d - skipped] : which != 1);
-      put(28 + 5 * which + 2 + d, is_there ? tensors[which]->strides[2 + d - skipped] : 0);
-    }
-    put(28 + 5 * which, tensors[which]->strides[0]), put(28 + 5 * which + 1, tensors[which]->strides[1]);
-  }
-  put(43, work.has_bias ? work.bias.strides[1] : 0);
-  put(44, plan.engine == 0 && work.x.type == kDnnF32);
-  if (plan.engine == 1) words[44] = 1;
+  if (ids.size() != wanted) return kBad;
   static const auto launch =
       function_of<CUresult(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void**, void**)>("LAZYT_CUDA_DRIVER", "cuLaunchKernel");
   void* parameters[] = {words};
-  return launch(handle.functions.at(work.x.type), 4, 1, 1, 64, 1, 1, 0, handle.stream, parameters, nullptr) == CUDA_SUCCESS ? kDone : kInternal;
+  const std::lock_guard lock(handle.mutex);
+  handle.works.push_back(std::move(work));
+  return launch(handle.function, 1, 1, 1, 1, 1, 1, 0, handle.stream, parameters, nullptr) == CUDA_SUCCESS ? kDone : kInternal;
 }
 
 }  // namespace
@@ -423,7 +630,7 @@ DnnStatus cudnnBackendSetAttribute(DnnDescriptor o, DnnAttribute which, DnnType 
   const auto found = known.find(which);
   if (found == known.end()) return kBad;
   // Alpha and beta are of the computing type, which is told elsewhere.
-  if (found->second != type && !(found->second == kDnnTypeFloat && type == kDnnTypeDouble)) return kWrongType;
+  if (std::abs(found->second) != type && !(found->second == kDnnTypeFloat && type == kDnnTypeDouble)) return kWrongType;
   const auto* bytes = static_cast<const char*>(data);
   o->set[which].assign(bytes, bytes + static_cast<size_t>(count) * bytes_of(type));
   return kDone;

@@ -1,7 +1,7 @@
 // A stand-in for cuDNN 9: the functions that the plugin calls (plugins/cuda/cudnn.h), over the stand-ins for the driver and for
 // NVRTC. It computes a graph operation by operation, by a plain kernel of its own, by the rules of NVIDIA's documentation as they
 // are read here: what it shows is that graphs, layouts and variant packs are described consistently, not that the library
-// takes them.
+// takes them: that, check_cudnn.py asks the library itself.
 //
 // Descriptors are checked strictly: an attribute of another kind of descriptor, of another type, set after it was finalized, or
 // missing, is an error; so is a tensor that is read before it is written, and an address that is not aligned as was said.

@@ -255,6 +255,8 @@ void FusedKernel::build(Builder& b, const std::vector<StorageId>& may_alias_inpu
   if (!code_.empty() && slots <= 64) {
     if (auto code = tile::compile(source); code && code->operands.size() <= 256) {
       step->tiled_ = true;
+      step->numbers_by_tile_ = std::none_of(reductions_.begin(), reductions_.end(), [&](auto& r) { return registers_[r.reg].source != Source::kNone; }) &&
+                               std::none_of(stores_.begin(), stores_.end(), [&](auto& s) { return registers_[s.reg].source != Source::kNone; });
       step->tile_ = std::move(*code);
       for (size_t k = 0; k < loads_.size(); ++k) {
         FusedStep::Load& l = step->loads_[k];

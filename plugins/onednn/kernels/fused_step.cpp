@@ -149,7 +149,7 @@ std::byte* FusedStep::scratch() const {
 void FusedStep::begin(const Frame& frame, Block& b, int64_t longest) const {
   std::byte* memory = scratch();
   for (uint16_t s = 0; s < slots_; ++s) b.slot[s] = b.memory[s] = memory + size_t{s} * kBlock * 8;
-  const int n = static_cast<int>(std::min<int64_t>(std::max<int64_t>(longest, tile::kMaxTile), kBlock));
+  const int n = numbers_by_tile_ ? tile::kMaxTile : static_cast<int>(std::min<int64_t>(std::max<int64_t>(longest, tile::kMaxTile), kBlock));
   for (const NumberFill& f : numbers_) set_number(frame, f.number, f.type, b.slot[f.slot], n);
   for (const Load& l : loads_) {
     if (!l.single) continue;

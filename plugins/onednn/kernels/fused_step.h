@@ -81,6 +81,7 @@ class FusedStep final : public Step {
   tile::Code tile_;
   std::vector<uint16_t> tile_slots_;  // of tile_'s operands that are registers: the slot
   std::vector<bool> tile_direct_;     // and whether it is the memory of a tensor
+  bool numbers_by_tile_ = false;      // only tiled code reads numbers: a tile of each is enough
   int64_t block_ = vm::kBlock;        // elements brought in at a time
   bool by_rows_ = false;  // no block goes past the end of the innermost loop
   std::vector<uint8_t> tile_sizes_;   // of tile_'s operands that run: bytes of an element

@@ -31,7 +31,8 @@ constexpr int kWidth = kVectorBytes / 4;
 using V = float __attribute__((vector_size(kVectorBytes)));
 using VI = int32_t __attribute__((vector_size(kVectorBytes)));
 
-// select: by a comparison. min, max: x where it is NaN. fma: a * b + c in one rounding where the CPU has it. round: to
+// select: by a comparison. min, max: x where it is NaN; of
+// two vectors: a where both are 0, or one is NaN. fma: a * b + c in one rounding where the CPU has it. round: to
 // the nearest integer, ties to even, |x| < 2^22. scale: p * 2^n, n whole and in [-152, 130].
 template <class F>
 struct Lanes;
@@ -68,6 +69,8 @@ struct Lanes<V> {
 #if defined(__AVX512F__)
   static V min(V x, float limit) { return _mm512_min_ps(_mm512_set1_ps(limit), x); }
   static V max(V x, float limit) { return _mm512_max_ps(_mm512_set1_ps(limit), x); }
+  static V min(V x, V a) { return _mm512_min_ps(x, a); }
+  static V max(V x, V a) { return _mm512_max_ps(x, a); }
   static V fma(V a, V b, V c) { return _mm512_fmadd_ps(a, b, c); }
   static V round(V x) { return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
   static V scale(V p, V n) { return _mm512_scalef_ps(p, n); }
@@ -85,6 +88,8 @@ struct Lanes<V> {
 #if defined(__AVX2__)
   static V min(V x, float limit) { return _mm256_min_ps(_mm256_set1_ps(limit), x); }
   static V max(V x, float limit) { return _mm256_max_ps(_mm256_set1_ps(limit), x); }
+  static V min(V x, V a) { return _mm256_min_ps(x, a); }
+  static V max(V x, V a) { return _mm256_max_ps(x, a); }
   static V fma(V a, V b, V c) { return _mm256_fmadd_ps(a, b, c); }
   static V round(V x) { return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
   static V sqrt(V x) { return _mm256_sqrt_ps(x); }
@@ -95,6 +100,8 @@ struct Lanes<V> {
 #else
   static V min(V x, float limit) { return x > limit ? V{} + limit : x; }
   static V max(V x, float limit) { return x < limit ? V{} + limit : x; }
+  static V min(V x, V a) { return x < a ? x : a; }
+  static V max(V x, V a) { return x > a ? x : a; }
   static V fma(V a, V b, V c) { return a * b + c; }
   static V round(V x) { return (x + 12582912.0f) - 12582912.0f; }
   static V sqrt(V x) { return each(x, [](float f) { return std::sqrt(f); }); }

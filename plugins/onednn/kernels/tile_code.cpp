@@ -140,10 +140,17 @@ class Compiler {
     int form = kAnyForm;
     if (op == Op::kFma || op == Op::kFmaAdd || op == Op::kSelect)
       form = (is_number(a) ? 1 : 0) + (is_number(b) ? 2 : 0);
-    else if (a < out_.operands.size())
-      form = is_number(a) ? kNumber : out_.operands[a].half != kAnyForm ? out_.operands[a].half : out_.operands[a].running ? kRunning : kAnyForm;
+    else if (op < Op::kSquare && a < out_.operands.size())
+      form = is_number(a) ? kNumber : out_.operands[a].half != kAnyForm ? out_.operands[a].half : first_touch(a) ? kRunning : kAnyForm;
     const auto& forms = machine().functions[static_cast<int>(op)];
     out_.code.push_back({forms[form] ? forms[form] : forms[kAnyForm], a, b});
+  }
+  // Whether a tile of the operand comes from memory with the instruction that is added now: only then it is fetched ahead.
+  bool first_touch(uint16_t a) {
+    touched_.resize(out_.operands.size());
+    const bool first = !touched_[a];
+    touched_[a] = true;
+    return first && out_.operands[a].running;
   }
   // Whether some instruction reads r beside another operand.
   bool one_of_two(uint16_t r) const {
@@ -268,6 +275,7 @@ class Compiler {
   std::vector<size_t> last_;
   std::vector<uint16_t> where_;  // operand that holds a register
   std::vector<uint16_t> free_;   // scratch tiles
+  std::vector<bool> touched_;    // operands that the code so far reads or writes
   uint16_t held_ = kNone;        // register that the machine holds
 };
 

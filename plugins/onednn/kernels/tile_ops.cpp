@@ -75,8 +75,8 @@ V apply(V x, V a) {
   if constexpr (op == Op::kDiv) return x / a;
   if constexpr (op == Op::kDivInto) return a / x;
   // A NaN on either side is the result.
-  if constexpr (op == Op::kMax) return ((x > a) | (x != x)) ? x : a;
-  if constexpr (op == Op::kMin) return ((x < a) | (x != x)) ? x : a;
+  if constexpr (op == Op::kMax) return x != x ? x : L::max(x, a);
+  if constexpr (op == Op::kMin) return x != x ? x : L::min(x, a);
   if constexpr (op == Op::kCopysign) return copysign(x, a);
   if constexpr (op == Op::kCopysignOf) return copysign(a, x);
   if constexpr (op == Op::kEq) return truth(x == a);

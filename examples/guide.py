@@ -89,6 +89,15 @@ def mixed(model: nn.Module) -> torch.dtype:
     return scores.dtype
 
 
+def compiled(model: nn.Module) -> torch.Tensor:
+    images = torch.randn(256, 64).to("lazyt")
+    # [region compiled]
+    faster_on_cuda = torch.compile(model)
+    print(faster_on_cuda(images).shape)  # recorded like model(images)
+    # [end]
+    return faster_on_cuda(images)
+
+
 def main() -> None:
     torch.manual_seed(0)
     model = train()
@@ -98,6 +107,7 @@ def main() -> None:
     print(late_error())
     save(model)
     assert mixed(model) == torch.bfloat16
+    assert compiled(model).device.type == "lazyt"
 
 
 if __name__ == "__main__":

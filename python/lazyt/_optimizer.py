@@ -16,5 +16,9 @@ def _flush_after_step(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
                 return
 
 
+# For torch.compile of a step: called, not traced. (What torch.compiler.disable sets, without importing the compiler.)
+_flush_after_step._torchdynamo_disable = True  # type: ignore[attr-defined]
+
+
 def install() -> None:
     register_optimizer_step_post_hook(_flush_after_step)

@@ -56,7 +56,7 @@ class Typed<Result(Args...)> final : public c10::OperatorKernel {
   TorchOp& op_;
 };
 
-// What a C++ signature says of a schema: the types, and whether the first argument is written and returned.
+// Whether the schema's types are those of a C++ signature; what it writes is the caller's to look at.
 template <class Signature>
 bool fits(const c10::FunctionSchema& schema) {
   static const c10::FunctionSchema ours = c10::inferFunctionSchemaFlattenedReturns<Signature>();

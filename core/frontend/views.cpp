@@ -1,7 +1,9 @@
 // Views are no operators of a program: they make a plain TensorImpl over the same storage, by PyTorch's own
 // code, and geometry travels with the operand that reads it. So none of this records anything.
+#include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/native/Resize.h>
+#include <ATen/native/TensorFactories.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/is_set_to_native.h>
@@ -25,6 +27,12 @@
 namespace lazyt::frontend {
 namespace {
 
+// torch.use_deterministic_algorithms: memory that nobody wrote shows, as in eager.
+bool fills_unwritten() {
+  const at::Context& context = at::globalContext();
+  return context.deterministicAlgorithms() && context.deterministicFillUninitializedMemory();
+}
+
 at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, std::optional<at::ScalarType> dtype,
                          std::optional<at::Layout> layout, std::optional<at::Device> d, std::optional<bool>) {
   const uint32_t device = check_device(d.value_or(c10::Device(kDeviceType)));
@@ -32,7 +40,9 @@ at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, std::opti
                               " cannot live on the lazyt device; keep them on the CPU or call .to_dense() first");
   at::detail::check_size_nonnegative(size);
   TORCH_CHECK(size.size() == stride.size(), "mismatch in length of strides and shape");
-  return make_tensor(size, stride, dtype.value_or(at::typeMetaToScalarType(at::get_default_dtype())), device);
+  at::Tensor t = make_tensor(size, stride, dtype.value_or(at::typeMetaToScalarType(at::get_default_dtype())), device);
+  if (C10_UNLIKELY(fills_unwritten())) at::native::fill_empty_deterministic_(t);
+  return t;
 }
 
 at::Tensor empty(at::IntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
@@ -65,7 +75,9 @@ const at::Tensor& resize_(const at::Tensor& self, at::IntArrayRef size, std::opt
     impl->set_sizes_contiguous(size);
     size_t bytes = (self.numel() + self.storage_offset()) * self.itemsize();
     c10::StorageImpl* storage = impl->unsafe_storage().unsafeGetStorageImpl();
-    if (self.numel() > 0 && bytes > storage->nbytes()) resize_storage(*storage, bytes);
+    const size_t before = storage->nbytes();
+    if (self.numel() > 0 && bytes > before) resize_storage(*storage, bytes);
+    if (C10_UNLIKELY(fills_unwritten())) at::native::fill_resize_deterministic_(self, static_cast<int64_t>(before));
   }
   if (format && *format != at::MemoryFormat::Preserve) self.unsafeGetTensorImpl()->empty_tensor_restride(*format);
   return self;

@@ -269,3 +269,23 @@ def test_gradients_of_rows_that_were_picked_need_no_host():
         gradients.append(leaf.grad.cpu())
     assert torch.equal(*gradients)
     assert set(lazyt.metrics.fallbacks()) <= {"aten::_local_scalar_dense"}
+
+
+def test_memory_that_nobody_wrote_shows_under_deterministic_algorithms():
+    def made(device):
+        grown = torch.zeros(2, device=device).resize_(5)
+        return [
+            torch.empty(3, device=device),
+            torch.empty(2, 2, dtype=torch.int32, device=device),
+            torch.empty(2, dtype=torch.bool, device=device),
+            torch.empty(2, 3, device=device, memory_format=torch.contiguous_format).t(),
+            torch.zeros(2, device=device),
+            grown,
+        ]
+
+    torch.use_deterministic_algorithms(True)
+    try:
+        expected, ours = made("cpu"), made("lazyt")
+    finally:
+        torch.use_deterministic_algorithms(False)
+    torch.testing.assert_close([t.cpu() for t in ours], expected, equal_nan=True)

@@ -115,3 +115,34 @@ def test_functions_of_doubles_at_their_edges():
     for function in torch.log1p, torch.sigmoid, torch.nn.functional.silu:
         got, want = function(x.to(DEVICE)).cpu(), function(x)
         torch.testing.assert_close(got, want, rtol=1e-15, atol=1e-300, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_inverse_error_function_from_one_end_to_the_other(dtype):
+    near_one = 1 - torch.logspace(-16, -1, 999, dtype=torch.float64)
+    x = torch.cat(
+        [
+            torch.linspace(-1.1, 1.1, 2001, dtype=torch.float64),
+            near_one,
+            -near_one,
+            torch.logspace(-300, -1, 999, dtype=torch.float64),
+        ]
+    )
+    x = torch.cat(
+        [x, torch.tensor([1.0, -1, torch.nan, torch.inf, -torch.inf, 0, -0.0], dtype=torch.float64)]
+    ).to(dtype)
+    got, want = torch.erfinv(x.to(DEVICE)).cpu(), torch.erfinv(x.double()).to(dtype)
+    bound = 2e-15 if dtype == torch.float64 else 6e-8
+    torch.testing.assert_close(got, want, rtol=bound, atol=1e-45, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [*INTEGERS, torch.float32, torch.float64])
+@pytest.mark.parametrize("count", [1, 15, 64, 100, 517, 1100])
+def test_extremes_of_runs_of_every_length(count, dtype):
+    torch.manual_seed(count)
+    x = torch.randn(4, count).mul(100).to(dtype) if dtype.is_floating_point else any_integers(dtype, 4, count)
+    x[0, count // 2] = torch.finfo(dtype).max if dtype.is_floating_point else torch.iinfo(dtype).max
+    x[1, count - 1] = torch.finfo(dtype).min if dtype.is_floating_point else torch.iinfo(dtype).min
+    same(lambda t: t.amax(1), x)
+    same(lambda t: t.amin(1), x)
+    same(torch.max, x)

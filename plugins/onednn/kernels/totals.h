@@ -77,7 +77,7 @@ struct Reducer {
     Acc acc = of(total);
     [[maybe_unused]] Lane lanes[kLanes];
     int i = 0;
-    if constexpr (kExtreme && kFloat) {  // comparisons and choices by vectors: the compiler makes none of join
+    if constexpr (kExtreme) {  // comparisons and choices by vectors: the compiler makes none of join
       using W = typename Vector<T>::type;
       constexpr int kWide = Vector<T>::lanes, kAtOnce = 4;
       if (n >= kWide) {

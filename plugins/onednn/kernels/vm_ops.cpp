@@ -329,6 +329,16 @@ void run_sigmoid_vector(void* out, const void* pa, const void*, const void*, int
   using V = typename Vector<T>::type;
   by_vectors<T, V>(static_cast<T*>(out), n, [g = unary_vector<Op::kExp, T>](V x) { return T(1) / (T(1) + g(-x)); }, static_cast<const T*>(pa));
 }
+template <class T>
+void run_erfinv_vector(void* out, const void* pa, const void*, const void*, int n) {
+  auto* o = static_cast<T*>(out);
+  auto* a = static_cast<const T*>(pa);
+  alignas(64) double log[kBlock] = {};
+  for (int i = 0; i < n; ++i) log[i] = math::erfinv_argument(static_cast<double>(a[i]));
+  by_vectors<double, Vector<double>::type>(log, n, unary_vector<Op::kLog, double>, static_cast<const double*>(log));
+#pragma GCC ivdep
+  for (int i = 0; i < n; ++i) o[i] = static_cast<T>(math::erfinv(static_cast<double>(a[i]), log[i]));
+}
 template <Op op, class T>
 void run_binary_vector(void* out, const void* pa, const void* pb, const void*, int n) {
   by_vectors<T, typename Vector<T>::type>(static_cast<T*>(out), n, binary_vector<op, T>, static_cast<const T*>(pa), static_cast<const T*>(pb));
@@ -631,6 +641,10 @@ Table make() {
   fill<double, Type::kF64>(t);
   fill_vector_functions<float>(t);
   fill_vector_functions<double>(t);
+  if (unary_vector<Op::kLog, double>) {
+    t.functions[at(Op::kErfinv)][static_cast<int>(Type::kF32)] = run_erfinv_vector<float>;
+    t.functions[at(Op::kErfinv)][static_cast<int>(Type::kF64)] = run_erfinv_vector<double>;
+  }
   t.load_f16 = load_f16, t.store_f16 = store_f16, t.load_bf16 = load_bf16, t.store_bf16 = store_bf16;
   t.round_f16 = round_f16, t.round_bf16 = round_bf16;
   t.iota = iota;

@@ -124,7 +124,22 @@ memory::desc describe_matrices(const Tensor& t, bool batched) {
   return {{shared ? 1 : size(t, 0), rows, columns}, type, {shared ? rows * columns : stride(t, 0), rs, cs}};
 }
 
+// A vector for each row, which oneDNN adds before it rounds.
+bool is_bias(const Product& p) {
+  const Tensor& s = *p.addend;
+  return is_number(p.alpha, 1) && is_number(p.beta, 1) && stride_or(s, 0, 0) == 0 && stride_or(s, 1, 0) == 0 && stride_or(s, 2, 1) == 1;
+}
+
+bool is_scaled(const Product& p) { return !p.alpha.constant || (p.addend && !p.beta.constant); }
+
 void emit_dnnl(Builder& b, Product p) {
+  if (p.c.dtype == LAZYT_DTYPE_BFLOAT16 && (is_scaled(p) || (p.addend && !is_bias(p)))) {  // rounded once, behind the sum
+    Product wide = p;
+    wide.c = b.scratch(LAZYT_DTYPE_FLOAT32, p.c.dims());
+    if (p.addend) wide.addend = dense_copy(b, *p.addend, LAZYT_DTYPE_FLOAT32);
+    emit_dnnl(b, wide);
+    return b.copy(wide.c, p.c);
+  }
   const double work = static_cast<double>(p.c.count()) * static_cast<double>(size(p.a, 2));
   const bool batched = size(p.c, 0) > 1;
   const memory::desc a = describe_matrices(p.a, batched), w = describe_matrices(p.b, batched), c = describe_matrices(p.c, batched);
@@ -132,14 +147,13 @@ void emit_dnnl(Builder& b, Product p) {
   dnnl::primitive_attr attr;
   dnnl::post_ops ops;
   memory::desc bias;
-  const bool scaled = !p.alpha.constant || (p.addend && !p.beta.constant);
+  const bool scaled = is_scaled(p);
   if (!scaled) {
     const bool plain = is_number(p.alpha, 1);
     if (!plain) ops.append_eltwise(dnnl::algorithm::eltwise_linear, p.alpha.integral ? static_cast<float>(p.alpha.i) : static_cast<float>(p.alpha.d), 0);
     if (p.addend) {
       const Tensor& s = *p.addend;
-      const bool is_row = stride_or(s, 0, 0) == 0 && stride_or(s, 1, 0) == 0 && stride_or(s, 2, 1) == 1;
-      if (is_number(p.beta, 1) && plain && is_row) {
+      if (is_bias(p)) {
         const int64_t n = size(s, 2);
         bias = batched ? memory::desc({1, 1, n}, to_dnnl(s.dtype), {n, n, 1}) : memory::desc({1, n}, to_dnnl(s.dtype), {n, 1});
         arguments.reads.emplace_back(DNNL_ARG_BIAS, s);

@@ -184,6 +184,8 @@ void fill(TorchOp& t) {
   };
   t.masks_on_host = op.name == "aten::index" && op.overload == "Tensor";
   t.masks_count = t.masks_on_host || op.name.find("index_put") != std::string::npos;
+  t.copies_storage = op.overload.empty() && (op.name == "aten::select_scatter" || op.name == "aten::slice_scatter" ||
+                                             op.name == "aten::diagonal_scatter" || op.name == "aten::as_strided_scatter" || op.name == "aten::as_strided_copy");
   t.takes_cpu = t.masks_count || (op.name == "aten::bernoulli_" && op.overload == "Tensor");
   if (!t.masks_on_host && (t.handle.hasTag(at::Tag::data_dependent_output) || t.handle.hasTag(at::Tag::dynamic_output_shape)))
     refuse("its result depends on data");
@@ -210,6 +212,7 @@ void fill(TorchOp& t) {
   if (mutates && (t.handle.hasTag(at::Tag::pointwise) || op.lowering == Lowering::kCopy) &&
       op.lowering != Lowering::kFill && op.lowering != Lowering::kZero)
     t.overlap = op.name == "aten::masked_fill_" ? OverlapRule::kPartial : OverlapRule::kInternalAndPartial;
+  t.writes_list = !t.has_out && schema.returns().empty() && op.name.starts_with("aten::_foreach_");
   t.element_numbers = element_numbers(schema);
   if (schema.returns().empty() && !mutates) refuse("it is called for what it does, not for a result");
   order_written(t, refuse);

@@ -23,6 +23,8 @@ struct TorchOp {
   bool has_out = false;
   uint64_t element_numbers = 0;  // arguments that are numbers and become elements (elements.h)
   bool writes_itself = false;  // not PyTorch's: recorded as if it returned what it writes (trace::Op)
+  bool writes_list = false;    // _foreach_add_ and its like: the list is its first argument, and nothing is returned
+  bool copies_storage = false; // select_scatter and its like, as_strided_copy
   OverlapRule overlap = OverlapRule::kNone;
   bool masks_count = false;    // the number of elements set in a mask among its indices decides a shape
   bool takes_cpu = false;      // indices or probabilities may lie on the CPU, as on every accelerator

@@ -307,11 +307,11 @@ at::Tensor resolve(const at::Tensor& t) {
 
 namespace {
 
-// Lists of out= and operators that are not PyTorch's may come here without that the write was counted (_version): what
-// eager's kernels call would count it.
+// Lists that are written and operators that are not PyTorch's may come here without that the write was counted
+// (_version): what eager's kernels call would count it.
 bool is_uncounted_write(const TorchOp& op) {
   constexpr auto kCounts = c10::DispatchKey::ADInplaceOrView;
-  return (op.has_out ? op.returns.empty() : op.writes_itself) && c10::impl::tls_is_dispatch_key_included(kCounts) &&
+  return (op.has_out ? op.returns.empty() : op.writes_itself || op.writes_list) && c10::impl::tls_is_dispatch_key_included(kCounts) &&
          !c10::impl::tls_is_dispatch_key_excluded(kCounts) && !op.handle.hasKernelForDispatchKey(kCounts);
 }
 
@@ -320,8 +320,30 @@ bool counts_resizes(const TorchOp& op) { return op.has_out && op.functional && o
 
 }  // namespace
 
+// _foreach_add_ and its like, which optimizers call at every step: eager's kernels go through the list by operators that count.
+void trace_counted(TorchOp& op, torch::jit::Stack* stack) {
+  const c10::IValue list = torch::jit::peek(*stack, 0, op.op.args.size());
+  {
+    at::AutoDispatchBelowADInplaceOrView counted;
+    trace_call(op, stack);
+  }
+  for (const c10::IValue& e : list.toListRef())
+    if (const at::Tensor& t = e.toTensor(); t.defined() && !t.is_inference()) t.unsafeGetTensorImpl()->bump_version();
+}
+
+// Eager's x.select_scatter(...) copies the whole storage of x and keeps its geometry; as_strided_copy reads outside of x.
+// Where x is all that lies there, row-major, they are plain operators.
+bool looks_at_storage(const at::Tensor& self) {
+  return self.storage_offset() != 0 || !self.is_contiguous() || self.nbytes() != self.storage().nbytes();
+}
+
 void trace_call(TorchOp& op, torch::jit::Stack* stack) {
+  if (C10_UNLIKELY(op.copies_storage) && looks_at_storage(torch::jit::peek(*stack, 0, op.op.args.size()).toTensor())) {
+    at::AutoDispatchBelowADInplaceOrView below_autograd;
+    return op.handle.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional, *stack);
+  }
   if (C10_UNLIKELY(is_uncounted_write(op))) {
+    if (op.writes_list) return trace_counted(op, stack);
     std::vector<at::Tensor> written;
     for (size_t i = 0; i < op.op.args.size(); i++)
       if (op.op.args[i].written) collect(written, torch::jit::peek(*stack, i, op.op.args.size()));

@@ -72,11 +72,12 @@ at::Tensor efficient_zeros(at::IntArrayRef size, std::optional<at::ScalarType> d
 const at::Tensor& resize_(const at::Tensor& self, at::IntArrayRef size, std::optional<at::MemoryFormat> format) {
   if (self.sizes() != size) {
     c10::TensorImpl* impl = self.unsafeGetTensorImpl();
-    impl->set_sizes_contiguous(size);
-    size_t bytes = (self.numel() + self.storage_offset()) * self.itemsize();
+    const int64_t numel = c10::multiply_integers(size);
+    size_t bytes = (numel + self.storage_offset()) * self.itemsize();
     c10::StorageImpl* storage = impl->unsafe_storage().unsafeGetStorageImpl();
     const size_t before = storage->nbytes();
-    if (self.numel() > 0 && bytes > before) resize_storage(*storage, bytes);
+    if (numel > 0 && bytes > before) resize_storage(*storage, bytes);  // first: it fails where its bytes did
+    impl->set_sizes_contiguous(size);
     if (C10_UNLIKELY(fills_unwritten())) at::native::fill_resize_deterministic_(self, static_cast<int64_t>(before));
   }
   if (format && *format != at::MemoryFormat::Preserve) self.unsafeGetTensorImpl()->empty_tensor_restride(*format);

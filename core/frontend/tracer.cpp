@@ -307,6 +307,11 @@ at::Tensor resolve(const at::Tensor& t) {
 
 namespace {
 
+// Eager's kernels of unbind_copy and its like resize what they write by an operator, which counts, too.
+bool counts_resizes(const TorchOp& op) { return op.has_out && op.functional && op.functional->hasTag(at::Tag::view_copy); }
+
+}  // namespace
+
 // Lists that are written and operators that are not PyTorch's may come here without that the write was counted
 // (_version): what eager's kernels call would count it.
 bool is_uncounted_write(const TorchOp& op) {
@@ -315,20 +320,20 @@ bool is_uncounted_write(const TorchOp& op) {
          !c10::impl::tls_is_dispatch_key_excluded(kCounts) && !op.handle.hasKernelForDispatchKey(kCounts);
 }
 
-// Eager's kernels of unbind_copy and its like resize what they write by an operator, which counts, too.
-bool counts_resizes(const TorchOp& op) { return op.has_out && op.functional && op.functional->hasTag(at::Tag::view_copy); }
+void count_write(const at::Tensor& t) {
+  if (t.defined() && !t.is_inference()) t.unsafeGetTensorImpl()->bump_version();
+}
 
-}  // namespace
+namespace {
 
-// _foreach_add_ and its like, which optimizers call at every step: eager's kernels go through the list by operators that count.
+// _foreach_add_ and its like, which optimizers call at every step.
 void trace_counted(TorchOp& op, torch::jit::Stack* stack) {
   const c10::IValue list = torch::jit::peek(*stack, 0, op.op.args.size());
   {
     at::AutoDispatchBelowADInplaceOrView counted;
     trace_call(op, stack);
   }
-  for (const c10::IValue& e : list.toListRef())
-    if (const at::Tensor& t = e.toTensor(); t.defined() && !t.is_inference()) t.unsafeGetTensorImpl()->bump_version();
+  for (const c10::IValue& e : list.toListRef()) count_write(e.toTensor());
 }
 
 // Eager's x.select_scatter(...) copies the whole storage of x and keeps its geometry; as_strided_copy reads outside of x.
@@ -336,6 +341,8 @@ void trace_counted(TorchOp& op, torch::jit::Stack* stack) {
 bool looks_at_storage(const at::Tensor& self) {
   return self.storage_offset() != 0 || !self.is_contiguous() || self.nbytes() != self.storage().nbytes();
 }
+
+}  // namespace
 
 void trace_call(TorchOp& op, torch::jit::Stack* stack) {
   if (C10_UNLIKELY(op.copies_storage) && looks_at_storage(torch::jit::peek(*stack, 0, op.op.args.size()).toTensor())) {
@@ -355,9 +362,8 @@ void trace_call(TorchOp& op, torch::jit::Stack* stack) {
     }
     for (size_t i = 0; i < written.size(); i++) {
       const at::Tensor& t = written[i];
-      if (!t.defined() || t.is_inference()) continue;
-      t.unsafeGetTensorImpl()->bump_version();
-      if (t.sizes() != before[i] && counts_resizes(op)) t.unsafeGetTensorImpl()->bump_version();
+      count_write(t);
+      if (t.defined() && t.sizes() != before[i] && counts_resizes(op)) count_write(t);
     }
     return;
   }

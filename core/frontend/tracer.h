@@ -26,6 +26,10 @@ enum class Replay : uint8_t {
 Replay replay(ThreadState& thread);
 void cut_full(ThreadState& thread);
 
+// Whether no kernel above counted (_version) what the call writes; count_write does.
+bool is_uncounted_write(const TorchOp& op);
+void count_write(const at::Tensor& t);
+
 // LAZYT_EAGER: each operator runs before its call returns, so that an error is raised at its own line.
 bool one_by_one();
 

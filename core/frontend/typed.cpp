@@ -30,7 +30,7 @@ class Typed<Result(Args...)> final : public c10::OperatorKernel {
     if (C10_UNLIKELY(!known(op_, typed, outcome))) return boxed(args...);
     if constexpr (std::is_same_v<Result, at::Tensor>) return finish(outcome, std::move(thread_state().fresh[0]));
     else if constexpr (std::is_same_v<Result, std::vector<at::Tensor>>) return finish(outcome, std::exchange(thread_state().fresh, {}));
-    else if constexpr (std::is_same_v<Result, void>) finish(outcome, 0);
+    else if constexpr (std::is_same_v<Result, void>) count(first(args...)), finish(outcome, 0);
     else return finish<at::Tensor&>(outcome, first(args...));
   }
 
@@ -39,6 +39,11 @@ class Typed<Result(Args...)> final : public c10::OperatorKernel {
   static R finish(Replay outcome, R&& result) {
     if (C10_UNLIKELY(outcome == Replay::kFull)) cut_full(thread_state());
     return std::forward<R>(result);
+  }
+
+  void count(at::TensorList written) const {
+    if (!is_uncounted_write(op_)) return;
+    for (const at::Tensor& t : written) count_write(t);
   }
 
   template <class First, class... Rest>
@@ -90,7 +95,7 @@ bool try_all(TorchOp& op) {
 }  // namespace
 
 bool register_typed(TorchOp& op) {
-  if (!op.recordable || op.op.random || op.has_out || op.element_numbers || op.masks_count || one_by_one()) return false;
+  if (!op.recordable || op.op.random || op.has_out || op.element_numbers || op.masks_count || op.takes_cpu || op.copies_storage || one_by_one()) return false;
   using T = const at::Tensor&;
   using N = const at::Scalar&;
   using L = at::TensorList;

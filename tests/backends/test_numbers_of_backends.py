@@ -146,3 +146,13 @@ def test_extremes_of_runs_of_every_length(count, dtype):
     same(lambda t: t.amax(1), x)
     same(lambda t: t.amin(1), x)
     same(torch.max, x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(
+    "bounds", [{}, {"nan": torch.inf}, {"nan": torch.nan}, {"posinf": 7.0}, {"neginf": -3.0, "nan": 2.0}]
+)
+def test_what_is_no_number_becomes_one(bounds, dtype):
+    limits = torch.finfo(dtype)
+    x = torch.tensor([torch.nan, torch.inf, -torch.inf, limits.max, limits.min, 0.0, -0.0, 1.5], dtype=dtype)
+    same(lambda t: torch.nan_to_num(t, **bounds), x.repeat(40))

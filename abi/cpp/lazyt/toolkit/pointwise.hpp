@@ -188,8 +188,13 @@ struct PointwiseRules {
       default: largest = std::numeric_limits<double>::max();
     }
     auto value = [&](uint64_t i, double otherwise) { return c.none(i) ? c.k.constant(otherwise, c.type()) : c.in(i, c.type()); };
+    const Reg nan = c.k.op(Op::kIsNan, x);
+    if (c.none(2) && c.none(3)) {  // what is not infinite lies within the bounds; a NaN passes them
+      const Reg within = c.k.op(Op::kMin, c.k.op(Op::kMax, x, value(3, -largest)), value(2, largest));
+      return c.k.op(Op::kWhere, nan, value(1, 0), within);
+    }
     const Reg inf = c.k.constant(INFINITY, c.type()), minus = c.k.constant(-INFINITY, c.type());
-    const Reg nan = c.k.op(Op::kIsNan, x), top = c.k.op(Op::kEq, x, inf), bottom = c.k.op(Op::kEq, x, minus);
+    const Reg top = c.k.op(Op::kEq, x, inf), bottom = c.k.op(Op::kEq, x, minus);
     Reg y = c.k.op(Op::kWhere, nan, value(1, 0), x);
     y = c.k.op(Op::kWhere, top, value(2, largest), y);
     return c.k.op(Op::kWhere, bottom, value(3, -largest), y);

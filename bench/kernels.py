@@ -15,6 +15,7 @@ from pathlib import Path
 
 PARSER = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 PARSER.add_argument("--fake", metavar="FOLDER", type=Path, help="stand-ins for the driver and NVRTC")
+PARSER.add_argument("--libraries", action="store_true", help="with --fake: stand-ins for cuBLASLt and cuDNN, too")
 PARSER.add_argument("--compile", action="store_true", help="torch.compile too (10-100 s a row)")
 PARSER.add_argument("--only", default="", help="rows, ';' between: those whose name contains one of these")
 PARSER.add_argument("--names", action="store_true", help="how often each kernel runs, too")
@@ -26,9 +27,13 @@ DUMP = Path(ARGS.dump or os.environ.get("LAZYT_CUDA_DUMP") or tempfile.mkdtemp(p
 DUMP.mkdir(parents=True, exist_ok=True)
 os.environ.update(LAZYT_BACKEND="cuda", LAZYT_CUDA_DUMP=str(DUMP))
 if ARGS.fake:
-    os.environ["LAZYT_CUDA_LIBRARIES"] = "off"  # the real cuBLASLt knows no stand-ins
-    for option, name in ("DRIVER", "lazyt_fake_cuda.so"), ("NVRTC", "lazyt_fake_nvrtc.so"):
-        os.environ[f"LAZYT_CUDA_{option}"] = str((ARGS.fake / name).resolve())
+    names = {"DRIVER": "cuda", "NVRTC": "nvrtc"}
+    if ARGS.libraries:
+        names |= {"CUBLASLT": "cublaslt", "CUDNN": "cudnn"}
+    else:
+        os.environ["LAZYT_CUDA_LIBRARIES"] = "off"  # the real cuBLASLt knows no stand-ins
+    for option, name in names.items():
+        os.environ[f"LAZYT_CUDA_{option}"] = str((ARGS.fake / f"lazyt_fake_{name}.so").resolve())
 sys.argv = [sys.argv[0]]  # models.py reads its own
 
 import lazyt  # noqa: E402
@@ -106,7 +111,7 @@ def main() -> int:
         eager()
         with Operators() as seen:
             eager()
-        library, copies = count.pop("cublasLt", 0), count.pop("copy", 0)
+        library, copies = count.pop("cublasLt", 0) + count.pop("cudnn", 0), count.pop("copy", 0)
         kernels = sum(count.values())
         compiled = calls_of_compiled(row) if ARGS.compile else None
         results[name] = {"kernels": kernels, "library": library, "copies": copies, "eager": seen.count, "compile": compiled,

@@ -115,6 +115,7 @@ void Builder::lower_node(const lazyt_node_t& node) {
   operators().find(program, node)->lower(*this, node);
 }
 void Builder::lower_part(const lazyt_node_t& node, Epilogue& e) {
+  if (e.kind == Epilogue::Kind::kWindow) return;  // with its convolution
   const uint32_t i = current_node();
   const bool sums = i == e.sum;
   if (sums ? e.summed : e.activated) return;
@@ -129,6 +130,9 @@ void Builder::add_sum(const Epilogue& e) {
   const lazyt_node_t& node = program.nodes()[e.sum];
   lower_group({toolkit::Role::kReduction, {e.sum}, dims(value_of(program.args(node)[0]))});
   if (const Tensor made = tensor(node.results); made.storage != e.sum_place->storage) copy(made, *e.sum_place);
+}
+void Builder::add_chain(const Epilogue& e) {
+  lower_group({toolkit::Role::kPointwise, e.chain, dims(program.nodes()[e.chain[0]].results)});
 }
 void Builder::lower_group(const toolkit::Unit& unit) { toolkit::lower_group<FusedKernel>(*this, unit); }
 

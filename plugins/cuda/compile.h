@@ -132,13 +132,16 @@ struct Executable : toolkit::Plan {
 class Builder final : public toolkit::Builder {
  public:
   Builder(Executable& executable, const ProgramView& program)
-      : toolkit::Builder(executable, program, "cuda", kAlignment), exe_(executable), epilogues_(program, static_cast<bool>(libraries().cublaslt)) {}
+      : toolkit::Builder(executable, program, "cuda", kAlignment), exe_(executable),
+        epilogues_(program, static_cast<bool>(libraries().cublaslt), static_cast<bool>(libraries().cudnn)) {}
 
   Device& device() const { return exe_.device; }
-  // Of the matrix product being lowered, or null.
+  // Of the matrix product or convolution being lowered, or null.
   Epilogue* epilogue() { return epilogues_.of(program.nodes()[current_node()]); }
   // The sum whose place was given away before its product came, which has not computed it.
   void add_sum(const Epilogue& epilogue);
+  // What stands behind a convolution, where its library did not compute it.
+  void add_chain(const Epilogue& epilogue);
   lazyt_compile_flags_t flags() const { return exe_.flags; }
   // Whether the storage is memory that the plugin places, not a buffer of the host.
   bool is_own(StorageId s) const {

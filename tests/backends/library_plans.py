@@ -124,6 +124,45 @@ class Last(Windows):
         return super().forward(x.to(memory_format=torch.channels_last))
 
 
+class Residual(nn.Module):
+    """A block of ResNet at inference, whose other side has a convolution of its own, and one of a plain network."""
+
+    def __init__(self, last=True, activation=F.relu):
+        super().__init__()
+        self.stem = nn.Conv2d(4, 4, 3, padding=1)
+        self.a, self.b = nn.Conv2d(4, 8, 3, padding=1, bias=False), nn.Conv2d(8, 8, 3, padding=1, bias=False)
+        self.side = nn.Conv2d(4, 8, 1)
+        self.norms = nn.ModuleList(nn.BatchNorm2d(8) for _ in range(3))
+        self.plain = nn.Conv2d(8, 8, 3)
+        for norm in self.norms:
+            for t in (norm.running_mean, norm.weight.data, norm.bias.data):
+                t.normal_()
+            norm.running_var.uniform_(0.5, 2)
+        self.eval()
+        self.last, self.activation = last, activation
+        if last:
+            self.to(memory_format=torch.channels_last)
+
+    def forward(self, x):
+        x = self.stem(x)
+        y = self.activation(self.norms[0](self.a(x)))
+        y = self.norms[1](self.b(y))
+        y = self.activation(y + self.norms[2](self.side(x)))
+        return self.activation(self.plain(y))
+
+
+def chains():
+    x, half = torch.randn(2, 4, 9, 9), {"train": False, "dtype": torch.float16}
+    compare("f32", Residual, x, train=False)
+    compare("f16", Residual, x, **half)
+    compare("channels first", lambda: Residual(last=False), x, **half)
+    compare("another activation", lambda: Residual(activation=F.silu), x, **half)
+    compare("f64", Residual, x, train=False, dtype=torch.float64)
+    compare("training", lambda: nn.Sequential(nn.Conv2d(4, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 3)), x)
+    with refused("LAZYT_FAKE_CUDNN", "alone"):  # another size: answers are kept
+        compare("refused", Residual, x[:, :, 1:], train=False)
+
+
 def windows():
     x, half = torch.randn(2, 4, 15, 15), {"dtype": torch.float16}
     compare("f32", Windows, x)

@@ -37,6 +37,11 @@ def windows(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
+def chains(tmp_path_factory):
+    return plans("chains", tmp_path_factory.mktemp("plans"))
+
+
+@pytest.fixture(scope="module")
 def attention(tmp_path_factory):
     return plans("attention", tmp_path_factory.mktemp("plans"))
 
@@ -143,6 +148,32 @@ def test_without_an_engine_a_kernel_convolves(windows):
 
 def test_values_of_convolutions_are_those_of_eager(windows):
     assert wrong(windows) == {}
+
+
+BLOCK = ["forward bias", "forward bias relu", "forward scale bias", "forward scale bias add relu", "forward scale bias relu"]
+CHAINED = {
+    "f32": BLOCK,
+    "f16": BLOCK,
+    "channels first": ["forward", "forward", "forward bias", "forward bias", "forward bias relu"],
+    "another activation": ["forward bias", "forward bias", "forward scale bias", "forward scale bias", "forward scale bias add"],
+    "f64": ["forward"] * 5,
+    "refused": ["forward"] * 5,
+    "training": ["data", "forward bias", "forward bias relu", "weights", "weights"],
+}
+
+
+@pytest.mark.parametrize("name", CHAINED)
+def test_a_norm_at_inference_another_tensor_and_relu_are_part_of_the_convolution(chains, name):
+    assert convolutions(chains[name]) == CHAINED[name]
+
+
+def test_such_a_block_is_a_call_for_each_convolution_beside_its_scales(chains):
+    # One kernel lays x, two make scales: of the norms behind a convolution without bias, and with one.
+    assert len(chains["f32"]["steps"]) == 5 + 1 + 2, chains["f32"]["steps"]
+
+
+def test_values_of_convolutions_with_what_is_behind_them_are_those_of_eager(chains):
+    assert wrong(chains) == {}
 
 
 def attentions(plan):

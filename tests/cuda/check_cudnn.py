@@ -77,7 +77,7 @@ def main():
         driver(folder)
         for gpu, (version, *sizes) in GPUS.items():
             (folder / "device.json").write_text(json.dumps(device(version, *sizes)))
-            for kind in ("windows", "attention"):
+            for kind in ("windows", "chains", "attention"):
                 dump = folder / f"{gpu}_{kind}"
                 dump.mkdir()
                 env = os.environ | {
@@ -108,7 +108,7 @@ def main():
                         s for s in plan["steps"] if s.startswith(("kernel convolution", "kernel attention"))
                     ]
                     print(
-                        f"{gpu} {model}: {'; '.join(calls) or 'nothing'}"
+                        f"{gpu} {kind} {model}: {'; '.join(calls) or 'nothing'}"
                         + (f", and {len(own)} kernels of ours" if own else "")
                     )
     return failed

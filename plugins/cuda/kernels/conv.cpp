@@ -8,6 +8,7 @@
 
 #include "../codegen/kernel.h"
 #include "contraction.h"
+#include "dnn.h"
 #include "product.h"
 #include "window.h"
 
@@ -251,6 +252,13 @@ class Lowering {
                 {"W_X", literal(w_.strides()[1])}};
   }
 
+  // y = x * w + bias, and what stands behind it (`more`), or nothing at all.
+  bool fused(const Tensor* bias, Window more) {
+    more.kind = Window::Kind::kForward, more.x = x_, more.w = w_, more.y = y_;
+    more.stride = stride_, more.padding = padding_, more.dilation = dilation_;
+    if (!more.bias && bias) more.bias = *bias;
+    return add_library_window(b_, more);
+  }
   // y = x * w + bias
   void forward(const Tensor* bias) {
     if (by_library(Window::Kind::kForward, bias)) return;
@@ -328,17 +336,40 @@ void fill_channels(Builder& b, const Tensor& bias, const Tensor& t) {
   b.copy(reshaped(bias, t.dims(), strides), t);
 }
 
+// A batch norm at inference as a scale and a bias of f32 (f64 of f64) for each channel. before: the convolution's own bias.
+// input, weight, bias, running_mean, running_var, momentum, eps
+void fold_norm(Builder& b, const lazyt_node_t& node, const std::optional<Tensor>& before, Window& out) {
+  const auto args = b.program.args(node);
+  const Tensor mean = tensor_at(b, args[3]), var = tensor_at(b, args[4]);
+  const lazyt_dtype_t wide = compute_dtype(b.dtype(node.results));
+  const toolkit::Type type = toolkit::type_of(wide);
+  const Dims dims = mean.dims();
+  FusedKernel kernel(dims, {});
+  auto load = [&](const Tensor& t) { return kernel.cast(kernel.load(t), type); };
+  Reg scale = kernel.op(toolkit::Op::kRsqrt, kernel.op(toolkit::Op::kAdd, load(var), kernel.number(b.number_of(args[6]), type)));
+  if (!b.is_none(args[1])) scale = kernel.op(toolkit::Op::kMul, scale, load(tensor_at(b, args[1])));
+  Reg from = load(mean);
+  if (before) from = kernel.op(toolkit::Op::kSub, from, load(*before));
+  Reg bias = kernel.op(toolkit::Op::kNeg, kernel.op(toolkit::Op::kMul, from, scale));
+  if (!b.is_none(args[2])) bias = kernel.op(toolkit::Op::kAdd, bias, load(tensor_at(b, args[2])));
+  out.scale = b.scratch(wide, dims), out.bias = b.scratch(wide, dims);
+  kernel.store(scale, *out.scale);
+  kernel.store(bias, *out.bias);
+  kernel.build(b, {});
+}
+
 // input, weight, bias, stride, padding, dilation, transposed, output_padding, groups
-void lower_convolution(Builder& b, const lazyt_node_t& node) {
+void lower_alone(Builder& b, const lazyt_node_t& node) {
   const auto args = b.program.args(node);
   const Tensor input = tensor_at(b, args[0]), w = tensor_at(b, args[1]);
   std::optional<Tensor> bias;
   if (!b.is_none(args[2])) bias = tensor_at(b, args[2]);
   const Dims dims = b.dims(node.results);
-  const Tensor result =
-      is_channels_last(input) ? b.make(node.results, channels_last(dims)) : b.make_dense(node.results);
+  const bool is_empty = input.count() == 0 || w.count() == 0;
+  const bool last = !is_empty && (has_dnn() && !b.bool_of(args[6]) ? is_channels_last(input, w) : is_channels_last(input));
+  const Tensor result = last ? b.make(node.results, channels_last(dims)) : b.make_dense(node.results);
   if (result.count() == 0) return;
-  if (input.count() == 0 || w.count() == 0) {
+  if (is_empty) {
     if (bias) return fill_channels(b, *bias, result);
     return b.fill(result, kZero);
   }
@@ -348,6 +379,40 @@ void lower_convolution(Builder& b, const lazyt_node_t& node) {
   const Tensor* added = bias ? &*bias : nullptr;
   if (transposed) return lowering.backward_data(added);
   lowering.forward(added);
+}
+
+// With all that stands behind it, by the library; false if it does not take it.
+bool lower_with_chain(Builder& b, const lazyt_node_t& node, const Epilogue& e) {
+  const auto args = b.program.args(node);
+  const Tensor input = tensor_at(b, args[0]), w = tensor_at(b, args[1]);
+  if (input.count() == 0 || w.count() == 0 || toolkit::count_of(b.dims(node.results)) == 0) return false;
+  // Engines for more than a bias and ReLU want channels last.
+  const bool is_short = e.chain.size() == 1 && b.program.nodes()[e.chain[0]].op == LAZYT_OP_RELU;
+  const bool is_last = is_channels_last(input, w);
+  if (!is_short && !is_last) return false;
+  std::optional<Tensor> bias;
+  if (!b.is_none(args[2])) bias = tensor_at(b, args[2]);
+  Window more{};
+  uint32_t last = node.results;
+  for (uint32_t i : e.chain) {
+    const lazyt_node_t& next = b.program.nodes()[i];
+    const auto operands = b.program.args(next);
+    if (next.op == LAZYT_OP_NATIVE_BATCH_NORM_LEGIT_NO_TRAINING) fold_norm(b, next, bias, more);
+    else if (next.op == LAZYT_OP_RELU) more.relu = true;
+    else more.add = tensor_at(b, operands[Builder::value_of(operands[0]) == last ? 1 : 0]);
+    last = next.results;
+  }
+  const Dims dims = b.dims(last);
+  const Tensor result = is_last ? b.make(last, channels_last(dims)) : b.make_dense(last);
+  Lowering lowering(b, input, w, result, b.ints_of(args[3]), b.ints_of(args[4]), b.ints_of(args[5]), b.int_of(args[8]));
+  return lowering.fused(bias ? &*bias : nullptr, more);
+}
+
+void lower_convolution(Builder& b, const lazyt_node_t& node) {
+  const Epilogue* const e = b.epilogue();
+  if (e && lower_with_chain(b, node, *e)) return;
+  lower_alone(b, node);
+  if (e) b.add_chain(*e);
 }
 
 // grad_output, input, weight, bias_sizes, stride, padding, dilation, transposed, output_padding, groups,

@@ -78,8 +78,8 @@ bool add_library_window(Builder& b, const Window& asked) {
   if (!has_dnn() || !dnn_type(asked.x.dtype)) return false;
   const Current current(*b.device().context);
   Window window = asked;
-  // All three lie alike, as the operand does whose place is not ours to choose; what is written in another order is copied.
-  const bool last = is_channels_last(window.kind == Window::Kind::kData ? window.y : window.x);
+  // All three lie alike, as the result of a forward and the operand of a gradient do; what is written in another order is copied.
+  const bool last = is_channels_last(window.kind == Window::Kind::kWeights ? window.x : window.y);
   auto strides = [&](const Tensor& t) { return last ? channels_last(t.dims()) : toolkit::row_major(t.dims()); };
   std::optional<Tensor> copy;
   auto place = [&](const Tensor& t, Window::Kind writes) {

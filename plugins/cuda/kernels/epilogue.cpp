@@ -32,9 +32,11 @@ class Finder {
     }
   }
 
-  std::map<uint32_t, Epilogue> run() {
-    for (uint32_t i = 0; i < program_.nodes().size(); ++i)
-      if (is_product(i)) look_at(i);
+  std::map<uint32_t, Epilogue> run(bool has_products, bool has_windows) {
+    for (uint32_t i = 0; i < program_.nodes().size(); ++i) {
+      if (has_products && is_product(i)) look_at(i);
+      if (has_windows && node(i).op == LAZYT_OP_CONVOLUTION && !program_.args(node(i))[6].payload) look_at_window(i);
+    }
     return std::move(found_);
   }
 
@@ -112,6 +114,56 @@ class Finder {
     for (uint32_t part : {e.activation, e.sum})
       if (part != LAZYT_NONE) parts_.push_back(part);
     if (e.forward) found_.at(e.forward->product).keeps = true;
+    found_.emplace(i, e);
+  }
+
+  // As an operand crosses: a permuted view of dense bytes. Of more than one tap, else it lies both ways.
+  bool has_last_weight(uint32_t i) const {
+    const uint32_t v = argument(program_, node(i), 1);
+    const auto dims = program_.dims(value(v));
+    if (dims.size() != 4 || dims[1] == 1 || dims[2] * dims[3] == 1) return false;
+    if (maker_[v] == LAZYT_NONE || !is_view(maker_[v])) return program_.strides(value(v))[1] == 1;
+    const lazyt_node_t& view = node(maker_[v]);
+    const auto layout = toolkit::view_of(program_, view, v - view.results, toolkit::Layout::dense(program_.dims(value(argument(program_, view, 0)))));
+    return layout && layout->strides[1] == 1;
+  }
+  void look_at_window(uint32_t i) {
+    Epilogue e;
+    e.product = i, e.kind = Kind::kWindow;
+    uint32_t v = node(i).results;
+    enum { kFirst, kNorm, kAdd, kRelu } stage = kFirst;
+    auto are_there = [&](uint32_t of, uint64_t first, uint64_t last) {
+      for (uint64_t k = first; k <= last; ++k)
+        if (const uint32_t operand = argument(program_, node(of), k); operand != LAZYT_NONE && !is_there(operand, i)) return false;
+      return true;
+    };
+    auto is_like = [&](uint32_t other) {
+      return value(other).dtype == value(v).dtype && std::ranges::equal(program_.dims(value(other)), program_.dims(value(v)));
+    };
+    if (value(v).dtype == LAZYT_DTYPE_FLOAT64) return;
+    if (has_last_weight(i)) is_last_ = true;
+    auto is_unread = [&](uint32_t result) { return users_[result].empty() && !is_output_[result]; };
+    while (!is_output_[v] && users_[v].size() == 1) {
+      const uint32_t next = users_[v].front(), made = node(next).results;
+      if (is_part(next) || node(next).result_count == 0 || !is_like(made)) break;
+      if (node(next).op == LAZYT_OP_NATIVE_BATCH_NORM_LEGIT_NO_TRAINING && stage < kNorm && is_last_) {
+        if (argument(program_, node(next), 0) != v || !are_there(next, 1, 4) || !is_unread(made + 1) || !is_unread(made + 2)) break;
+        stage = kNorm;
+      } else if (node(next).op == LAZYT_OP_ADD_TENSOR && stage < kAdd && is_last_) {
+        const lazyt_arg_t& alpha = program_.args(node(next))[2];
+        const uint32_t a = argument(program_, node(next), 0), b = argument(program_, node(next), 1), other = a == v ? b : a;
+        if (alpha.kind == LAZYT_ARG_VALUE || toolkit::Builder::double_of(alpha) != 1 || other == LAZYT_NONE || !is_like(other) || !is_there(other, i)) break;
+        stage = kAdd;
+      } else if (node(next).op == LAZYT_OP_RELU && stage < kRelu) {
+        stage = kRelu;
+      } else {
+        break;
+      }
+      e.chain.push_back(next);
+      v = made;
+    }
+    if (e.chain.empty()) return;
+    parts_.insert(parts_.end(), e.chain.begin(), e.chain.end());
     found_.emplace(i, e);
   }
 
@@ -208,18 +260,20 @@ class Finder {
   std::vector<bool> is_output_;
   std::vector<std::vector<uint32_t>> users_;  // of values: nodes
   std::vector<uint32_t> parts_;
+  bool is_last_ = false;  // a weight so far was channels-last: then the model is, and engines take more
   std::map<uint32_t, Epilogue> found_;
 };
 
 }  // namespace
 
-Epilogues::Epilogues(const ProgramView& program, bool has_library) {
-  if (!has_library) return;
-  all_ = Finder(program).run();
+Epilogues::Epilogues(const ProgramView& program, bool has_products, bool has_windows) {
+  if (!has_products && !has_windows) return;
+  all_ = Finder(program).run(has_products, has_windows);
   for (auto& [i, e] : all_) {
     products_.emplace(program.nodes()[i].results, &e);
     for (uint32_t part : {e.activation, e.sum})
       if (part != LAZYT_NONE) parts_.emplace(program.nodes()[part].results, &e);
+    for (uint32_t part : e.chain) parts_.emplace(program.nodes()[part].results, &e);
   }
 }
 

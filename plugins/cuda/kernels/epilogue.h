@@ -1,14 +1,17 @@
-// Which nodes of a program are the epilogue of a matrix product: what cuBLASLt can do to a result before it stores it.
+// Which nodes of a program are the epilogue of a matrix product or a convolution: what cuBLASLt and cuDNN can do to a result
+// before they store it.
 //
 //   relu(x w + b), gelu(x w + b)                 an activation; what its gradient will read is stored beside
 //   threshold_backward(g w, relu), gelu_backward an activation's gradient, with the sum of its rows: the bias' gradient
 //   g' x beside sum(g)                           the sum of an operand's rows: the bias' gradient, where g is no activation's
+//   conv + norm + other + relu                   what of it is there, the norm as it is at inference
 //
 // Such nodes are lowered with their product, or by themselves where the library does not take them.
 #pragma once
 
 #include <map>
 #include <optional>
+#include <vector>
 
 #include "lazyt/toolkit/plan.hpp"
 
@@ -16,12 +19,14 @@ namespace lazyt::cuda {
 
 // Of one product.
 struct Epilogue {
-  enum class Kind : uint8_t { kNone, kRelu, kGelu, kReluGradient, kGeluGradient } kind = Kind::kNone;
+  enum class Kind : uint8_t { kNone, kRelu, kGelu, kReluGradient, kGeluGradient, kWindow } kind = Kind::kNone;
   uint32_t product = LAZYT_NONE, activation = LAZYT_NONE, sum = LAZYT_NONE;  // nodes
   // kRelu: a gradient wants to know where it was above 0. kGelu: others read the product, too.
   bool keeps = false;
   const Epilogue* forward = nullptr;  // of kReluGradient: where the mask is made
   uint32_t saved = LAZYT_NONE;        // of kGeluGradient: the value that GELU was applied to
+
+  std::vector<uint32_t> chain = {};   // of kWindow: nodes in their order, each alone reads what the one before makes
 
   // ---- while the program is lowered
   std::optional<toolkit::Tensor> mask;        // of bits, as cuBLASLt writes it
@@ -31,10 +36,10 @@ struct Epilogue {
 
 class Epilogues {
  public:
-  // Finds none if the library is not there.
-  Epilogues(const plugin::ProgramView& program, bool has_library);
+  // Finds none of a library that is not there.
+  Epilogues(const plugin::ProgramView& program, bool has_products, bool has_windows);
 
-  // Of a product; null for one without.
+  // Of a product or convolution; null for one without.
   Epilogue* of(const lazyt_node_t& product) { return find(products_, product); }
   // That an activation or a sum is part of; null for other nodes.
   Epilogue* around(const lazyt_node_t& part) { return find(parts_, part); }

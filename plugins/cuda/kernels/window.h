@@ -8,6 +8,11 @@
 namespace lazyt::cuda {
 
 inline bool is_channels_last(const Tensor& t) { return t.dims()[1] > 1 && t.strides()[1] == 1; }
+// What a convolution writes: as its input lies or its weight, as in PyTorch. A weight of one tap lies both ways.
+inline bool is_channels_last(const Tensor& input, const Tensor& w) {
+  const int64_t taps = toolkit::count_of(w.dims()) / (w.dims()[0] * w.dims()[1]);
+  return is_channels_last(input) || (is_channels_last(w) && taps > 1);
+}
 inline Dims channels_last(const Dims& dims) {
   Dims strides(dims.size());
   int64_t step = dims[1];

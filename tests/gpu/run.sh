@@ -7,7 +7,8 @@
 #   run.sh [--out DIR] [STAGE...]   the stages that have not passed yet, or these; DIR/report.md tells all
 #   run.sh --list
 #
-# Needs Python 3.12 or later with PyTorch 2.11 or later, meson, ninja, g++ and nvcc's headers; no network, no pip. A stage
+# Needs Python 3.12 or later with PyTorch 2.11 or later, g++ and nvcc's headers; no network, no pip (meson, ninja and pytest
+# are packed, and taken where the machine has none). A stage
 # that fails does not stop those after it, unless it is `build`. Options by environment:
 #   PYTHON   the Python that has PyTorch (python3)        LAZYT_GPU_BUILD  a build folder to use as it is, with
 #   STAGE_S  seconds that a stage may take (590)          LAZYT_GPU_VENV   the environment that it is installed into
@@ -21,6 +22,7 @@ limit=${STAGE_S:-590}
 build=${LAZYT_GPU_BUILD:-$root/build-gpu}
 venv=${LAZYT_GPU_VENV:-$root/build-gpu/venv}
 py=$venv/bin/python
+PATH=$PATH:$root/gpu-deps/bin
 
 stages=(machine build loading conformance operators programs opinfo_forward opinfo_backward tutorial tutorial_ts dlpack
   graphs memcheck racecheck models steps)
@@ -32,7 +34,7 @@ stage_machine() { # what this machine is
   run nvcc --version
   run "$python" -c 'import sys, torch; print(sys.version); print(torch.__version__, torch.version.cuda, torch.cuda.get_device_name(0))'
   run g++ --version
-  run "$python" -m mesonbuild.mesonmain --version
+  run env PYTHONPATH="$root/gpu-deps/python" "$python" -m mesonbuild.mesonmain --version
 }
 
 stage_build() { # without pip: an environment that sees the packages of the one that has PyTorch
@@ -188,7 +190,7 @@ pack() {
   for name in fmt CLI nlohmann; do
     [ -d "/usr/include/$name" ] || { echo "/usr/include/$name is not there"; return 1; }
   done
-  mkdir -p subprojects/{fmt,cli11,nlohmann_json}/include subprojects/{xxhash,gtest} gpu-deps/python
+  mkdir -p subprojects/{fmt,cli11,nlohmann_json}/include subprojects/{xxhash,gtest} gpu-deps/{python,bin}
   cp -r /usr/include/fmt subprojects/fmt/include/
   cp -r /usr/include/CLI subprojects/cli11/include/
   cp -r /usr/include/nlohmann subprojects/nlohmann_json/include/
@@ -202,12 +204,15 @@ pack() {
     printf "project('%s', 'cpp', version: '%s')\n%s_dep = declare_dependency(include_directories: include_directories('include', is_system: true), version: meson.project_version())\nmeson.override_dependency('%s', %s_dep)\n" \
       "$folder" "$version" "$dependency" "$dependency" "$dependency" >"subprojects/$folder/meson.build"
   done
-  # Of Python, what OpInfo needs beside PyTorch.
-  "$python" -c "import expecttest, pathlib, shutil
-source = pathlib.Path(expecttest.__file__)
-source = source.parent if source.name == '__init__.py' else source
-target = pathlib.Path('gpu-deps/python') / source.name
-shutil.copytree(source, target, dirs_exist_ok=True) if source.is_dir() else shutil.copy(source, target)"
+  # Of Python, what a machine with PyTorch may lack; all but ninja are Python alone.
+  "$python" -c "import importlib, pathlib, shutil
+for name in 'expecttest mesonbuild pytest _pytest py iniconfig pluggy packaging pygments'.split():
+    source = pathlib.Path(importlib.import_module(name).__file__)
+    source = source.parent if source.name == '__init__.py' else source
+    target = pathlib.Path('gpu-deps/python') / source.name
+    if source.is_dir(): shutil.copytree(source, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns('__pycache__'))
+    else: shutil.copy(source, target)" || return 1
+  cp "$(command -v ninja)" gpu-deps/bin/
   du -sh subprojects gpu-deps
 }
 

@@ -39,9 +39,10 @@ lazyt_status_t* run_after(lazyt_events_t waits, lazyt_event_t** out_event, F&& f
 
 // A buffer over foreign bytes. Fails before done is anybody's to call, or not at all.
 lazyt_buffer_t* over(Device& device, std::byte* data, uint64_t size, void (*done)(void*), void* user_data) {
-  std::unique_ptr<Buffer> buffer(new Buffer{device, size, nullptr});
-  buffer->bytes = std::make_shared<Bytes>(data, done, user_data);
-  return to_handle<lazyt_buffer_t>(buffer.release());
+  auto bytes = std::make_shared<Bytes>(data);
+  auto* buffer = new Buffer(device, size, bytes);
+  bytes->own(done, user_data);
+  return to_handle<lazyt_buffer_t>(buffer);
 }
 
 lazyt_status_t* alloc(lazyt_device_t* device, const lazyt_buffer_desc_t* desc, lazyt_buffer_t** out_buffer) {
@@ -49,8 +50,7 @@ lazyt_status_t* alloc(lazyt_device_t* device, const lazyt_buffer_desc_t* desc, l
     plugin::require(desc->memory_space == 0, "onednn: buffers have memory space 0 only");
     plugin::require(desc->alignment <= kAlignment, "onednn: buffers are aligned to 64 bytes, no more");
     Device& d = from_c(device);
-    *out_buffer = to_handle<lazyt_buffer_t>(
-        new Buffer{d, desc->size_bytes, std::make_shared<Bytes>(d, desc->size_bytes)});
+    *out_buffer = to_handle<lazyt_buffer_t>(new Buffer(d, desc->size_bytes));
   });
 }
 
@@ -65,9 +65,8 @@ lazyt_status_t* from_host(lazyt_device_t* device, const lazyt_host_bytes_t* byte
       return;
     }
     Device& d = from_c(device);
-    std::unique_ptr<Buffer> buffer(
-        new Buffer{d, bytes->size_bytes, std::make_shared<Bytes>(d, bytes->size_bytes)});
-    if (bytes->size_bytes) std::memcpy(buffer->data(), bytes->data, bytes->size_bytes);
+    auto buffer = std::make_unique<Buffer>(d, bytes->size_bytes);
+    if (bytes->size_bytes) std::memcpy(buffer->plain()->data(), bytes->data, bytes->size_bytes);
     *out_buffer = to_handle<lazyt_buffer_t>(buffer.release());
     if (bytes->done) bytes->done(bytes->done_user_data);
   });
@@ -79,7 +78,7 @@ lazyt_status_t* to_host(lazyt_buffer_t* handle, uint64_t offset, void* dst, uint
     Buffer& buffer = from_c(handle);
     require_range(buffer, offset, size, "to_host");
     return run_after(waits, out_event, [&] {
-      if (size) std::memcpy(dst, buffer.data() + offset, size);
+      if (size) std::memcpy(dst, buffer.plain()->data() + offset, size);
     });
   });
 }
@@ -92,7 +91,7 @@ lazyt_status_t* copy(lazyt_buffer_t* src, uint64_t src_offset, lazyt_buffer_t* d
     require_range(from, src_offset, size, "copy, source");
     require_range(to, dst_offset, size, "copy, destination");
     return run_after(waits, out_event, [&] {
-      if (size) std::memmove(to.data() + dst_offset, from.data() + src_offset, size);
+      if (size) std::memmove(to.plain_to_write()->data() + dst_offset, from.plain()->data() + src_offset, size);
     });
   });
 }
@@ -102,7 +101,7 @@ lazyt_status_t* size(lazyt_buffer_t* buffer, uint64_t* out_bytes) {
 }
 
 lazyt_status_t* host_pointer(lazyt_buffer_t* handle, void** out_pointer) {
-  return guard([&] { *out_pointer = from_c(handle).data(); });
+  return guard([&] { *out_pointer = from_c(handle).plain_for_good()->data(); });
 }
 
 lazyt_status_t* import_dlpack(lazyt_device_t* device, DLManagedTensorVersioned* tensor, lazyt_event_t* wait,
@@ -135,14 +134,48 @@ lazyt_status_t* export_dlpack(lazyt_buffer_t* handle, DLManagedTensorVersioned**
       std::shared_ptr<BlockCache> cache;
       std::shared_ptr<Bytes> bytes;
     };
-    *out_tensor = plugin::export_bytes(buffer.data(), buffer.size, {plugin::kDLCPU, 0},
-                                       Owner{buffer.device.memory, buffer.bytes});
+    const std::shared_ptr<Bytes> bytes = buffer.plain_for_good();
+    *out_tensor = plugin::export_bytes(bytes->data(), buffer.size, {plugin::kDLCPU, 0}, Owner{buffer.device.memory, bytes});
   });
 }
 
 void release(lazyt_buffer_t* buffer) { delete plugin::from_c_or_null(buffer); }
 
 }  // namespace
+
+std::shared_ptr<Bytes> Buffer::plain() {
+  const std::lock_guard lock(mutex_);
+  if (!plain_) {
+    auto made = std::make_shared<Bytes>(device, size);
+    form_->unpack(made->data());
+    plain_ = std::move(made);
+  }
+  return plain_;
+}
+
+std::shared_ptr<Bytes> Buffer::plain_to_write() {
+  std::shared_ptr<Bytes> bytes = plain();
+  const std::lock_guard lock(mutex_);
+  form_ = nullptr;
+  return bytes;
+}
+
+std::shared_ptr<Bytes> Buffer::plain_for_good() {
+  {
+    const std::lock_guard lock(mutex_);
+    for_good_ = true;
+  }
+  return plain_to_write();
+}
+
+bool Buffer::keep_only(std::shared_ptr<const Form> form) {
+  std::shared_ptr<Bytes> let_go;  // outside the lock: what their owner does then is not known
+  const std::lock_guard lock(mutex_);
+  if (for_good_ || !plain_ || plain_.use_count() != 1) return false;
+  form_ = std::move(form);
+  let_go = std::move(plain_);
+  return true;
+}
 
 const lazyt_plugin_buffer_t kBufferTable = {
     .struct_size = sizeof(lazyt_plugin_buffer_t),

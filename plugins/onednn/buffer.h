@@ -1,6 +1,8 @@
 // Buffer: bytes of the CPU, the device's own or the host's.
 #pragma once
 
+#include <mutex>
+
 #include "device.h"
 
 namespace lazyt::onednn {
@@ -9,13 +11,14 @@ namespace lazyt::onednn {
 class Bytes {
  public:
   Bytes(Device& device, uint64_t size) : memory_(device, size), data_(memory_.data()) {}
-  // done(user_data) is called when nobody holds them any more.
-  Bytes(std::byte* data, void (*done)(void*), void* user_data) : data_(data), done_(done), user_data_(user_data) {}
+  explicit Bytes(std::byte* data) : data_(data) {}
   ~Bytes() {
     if (done_) done_(user_data_);
   }
   Bytes(const Bytes&) = delete;
   std::byte* data() const { return data_; }
+  // done(user_data) is called when nobody holds them any more.
+  void own(void (*done)(void*), void* user_data) { done_ = done, user_data_ = user_data; }
 
  private:
   Memory memory_;
@@ -24,12 +27,42 @@ class Bytes {
   void* user_data_ = nullptr;
 };
 
-struct Buffer {
+// A buffer's bytes in a private format, from which they can be made again, bit for bit.
+class Form {
+ public:
+  virtual ~Form() = default;
+  virtual void unpack(std::byte* to) const = 0;
+};
+
+// A buffer whose bytes a program keeps in a form of its own (weights at inference) may have nothing but that form, until
+// somebody wants the bytes. Thread-safe.
+class Buffer {
+ public:
+  Buffer(Device& d, uint64_t bytes) : Buffer(d, bytes, std::make_shared<Bytes>(d, bytes)) {}
+  Buffer(Device& d, uint64_t bytes, std::shared_ptr<Bytes> plain) : device(d), size(bytes), plain_(std::move(plain)) {}
+
   Device& device;
   const uint64_t size;
-  std::shared_ptr<Bytes> bytes;
 
-  std::byte* data() const { return bytes->data(); }
+  // Where memory is worth a form. Bytes of smaller buffers stay where they are.
+  bool is_small() const { return size < uint64_t{64} << 10; }
+  // REQUIRES: is_small().
+  std::byte* small() const { return plain_->data(); }
+
+  // The bytes, which stay there while the answer is held. Throws RESOURCE_EXHAUSTED.
+  std::shared_ptr<Bytes> plain();
+  // The same for somebody who writes them.
+  std::shared_ptr<Bytes> plain_to_write();
+  // The same for somebody who keeps their address.
+  std::shared_ptr<Bytes> plain_for_good();
+  // The form says what the bytes say: they are let go, unless somebody holds them. Whether they were.
+  bool keep_only(std::shared_ptr<const Form> form);
+
+ private:
+  std::mutex mutex_;
+  std::shared_ptr<Bytes> plain_;      // null: see form_
+  std::shared_ptr<const Form> form_;  // null: see plain_
+  bool for_good_ = false;
 };
 
 extern const lazyt_plugin_buffer_t kBufferTable;

@@ -21,7 +21,6 @@ lazyt_status_t* compile(lazyt_device_t* device, const lazyt_compile_args_t* args
     if (!executable->constants.empty())
       std::memcpy(executable->constant_memory.data(), executable->constants.data(), executable->constants.size());
     executable->constants = {};
-    executable->kept = Memory(executable->device, executable->kept_bytes);
     *out_executable = to_handle<lazyt_executable_t>(executable.release());
   });
 }
@@ -40,7 +39,8 @@ lazyt_status_t* output_meta(lazyt_executable_t* handle, uint64_t index, lazyt_ou
 lazyt_status_t* memory(lazyt_executable_t* handle, lazyt_executable_memory_t* out_memory) {
   return guard([&] {
     const Executable& executable = from_c(handle);
-    out_memory->code_bytes = executable.constant_memory.bytes() + executable.kept.bytes();
+    out_memory->code_bytes = executable.constant_memory.bytes();
+    for (const Executable::KeptPiece& piece : executable.kept) out_memory->code_bytes += piece.kept->bytes();
     out_memory->scratch_bytes = executable.arena_bytes;
   });
 }

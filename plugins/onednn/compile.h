@@ -49,6 +49,16 @@ class Step {
   virtual std::string describe() const = 0;
 };
 
+// What a program makes of an input and keeps from one run to the next, beside the input's bytes or instead of them.
+class Kept {
+ public:
+  virtual ~Kept() = default;
+  // Before the first step of a run: where it lies, made anew if the input has other bytes (EXE-7). is_read: whether a step
+  // reads the input's own bytes, which else may be let go; let_go: grows by how many were. Throws RESOURCE_EXHAUSTED.
+  virtual std::byte* get(const lazyt_execute_input_t& input, bool is_read, uint64_t& let_go) const = 0;
+  virtual uint64_t bytes() const = 0;
+};
+
 // Shorthand for steps that are one function.
 template <class F>
 class FunctionStep final : public Step {
@@ -69,13 +79,21 @@ struct Executable : toolkit::Plan {
   Device& device;
   std::vector<std::unique_ptr<Step>> steps;
   Memory constant_memory;
-  Memory kept;  // what steps keep from one run to the next
+  struct KeptPiece {
+    std::unique_ptr<Kept> kept;
+    uint32_t input;
+    StorageId storage;
+  };
+  std::vector<KeptPiece> kept;
+  std::vector<bool> reads_bytes;  // by input: whether any step reads its bytes
 };
 
 class Builder final : public toolkit::Builder {
  public:
   Builder(Executable& executable, const ProgramView& program)
-      : toolkit::Builder(executable, program, "onednn", kAlignment), exe_(executable) {}
+      : toolkit::Builder(executable, program, "onednn", kAlignment), exe_(executable) {
+    exe_.reads_bytes.assign(program.inputs().size(), false);
+  }
 
   Device& device() const { return exe_.device; }
   void copy(const Tensor& src, const Tensor& dst) override;
@@ -85,8 +103,18 @@ class Builder final : public toolkit::Builder {
   // strides and offset) of every storage it writes.
   void add(std::unique_ptr<Step> step, const std::vector<StorageId>& reads, const std::vector<StorageId>& writes,
            const std::vector<StorageId>& reads_in_place = {}) {
+    for (const auto* list : {&reads, &reads_in_place})
+      for (StorageId s : *list)
+        if (s < exe_.reads_bytes.size()) exe_.reads_bytes[s] = true;  // inputs are the first storages
     exe_.steps.push_back(std::move(step));
     note_step({reads, writes, reads_in_place});
+  }
+  // input: one that nothing writes (steady_input).
+  Tensor add_kept(std::unique_ptr<Kept> what, uint32_t input) {
+    Tensor t = kept(LAZYT_DTYPE_UINT8, {0});  // no bytes of the plan's
+    t.layout = Layout::dense(Dims{static_cast<int64_t>(what->bytes())});
+    exe_.kept.push_back({std::move(what), input, t.storage});
+    return t;
   }
   template <class F>
   void add(std::string name, const std::vector<StorageId>& reads, const std::vector<StorageId>& writes, F f) {

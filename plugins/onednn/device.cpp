@@ -1,5 +1,6 @@
 #include "device.h"
 
+#include <malloc.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -18,6 +19,11 @@ uint64_t physical_bytes() {
   static const uint64_t bytes =
       static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   return bytes;
+}
+
+uint64_t whole_pages(uint64_t bytes) {
+  static const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  return (bytes + page - 1) / page * page;
 }
 
 const std::string& cpu_name() {
@@ -79,18 +85,29 @@ lazyt_status_t* trim(lazyt_device_t* device) {
 
 }  // namespace
 
+constexpr uint64_t kHugePage = uint64_t{2} << 20;
+
 // Large blocks lie on huge pages where the system lends them: a kernel of many operands walks more small pages than the
-// CPU remembers.
+// CPU remembers. They are mapped, so that they go back to the system when they are given back; free() may keep them.
 std::byte* SystemMemory::take(uint64_t bytes) {
   if (bytes > physical_bytes()) return nullptr;
-  constexpr uint64_t kHugePage = uint64_t{2} << 20;
-  const bool huge = bytes >= kHugePage;
-  auto* block = static_cast<std::byte*>(std::aligned_alloc(huge ? kHugePage : kAlignment, bytes));
-  if (block && huge) (void)madvise(block, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);  // a wish
+  if (bytes < kHugePage) return static_cast<std::byte*>(std::aligned_alloc(kAlignment, bytes));
+  void* mapped = mmap(nullptr, bytes + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) return nullptr;
+  auto* begin = static_cast<std::byte*>(mapped);
+  const uint64_t before = (kHugePage - reinterpret_cast<uintptr_t>(begin) % kHugePage) % kHugePage, after = kHugePage - before;
+  const uint64_t kept = whole_pages(bytes);
+  if (before) (void)munmap(begin, before);
+  std::byte* block = begin + before;
+  if (const uint64_t unused = bytes + after - kept) (void)munmap(block + kept, unused);
+  (void)madvise(block, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);  // a wish
   return block;
 }
 
-void SystemMemory::give(std::byte* block, uint64_t) noexcept { std::free(block); }
+void SystemMemory::give(std::byte* block, uint64_t bytes) noexcept {
+  if (bytes < kHugePage) return std::free(block);
+  (void)munmap(block, whole_pages(bytes));
+}
 
 Memory::Memory(Device& device, uint64_t bytes) : cache_(device.memory.get()), bytes_(bytes) {
   if (!bytes) return;
@@ -99,6 +116,13 @@ Memory::Memory(Device& device, uint64_t bytes) : cache_(device.memory.get()), by
     throw plugin::Error(LAZYT_CODE_RESOURCE_EXHAUSTED,
                         "onednn: no memory for " + std::to_string(bytes) + " bytes");
   }
+}
+
+void give_back_unused(Device& device) {
+  device.memory->trim();
+#ifdef __GLIBC__
+  (void)malloc_trim(0);
+#endif
 }
 
 int thread_count() { return static_cast<int>(plugin::host().services->thread_count()); }

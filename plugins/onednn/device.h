@@ -54,6 +54,9 @@ class Memory {
   uint64_t bytes_ = 0;
 };
 
+// Memory that nobody uses goes back to the system, also what the C library would keep: milliseconds.
+void give_back_unused(Device& device);
+
 // Threads that the user allows for compute on the calling thread.
 int thread_count();
 

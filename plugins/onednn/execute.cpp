@@ -18,7 +18,7 @@ using plugin::Error;
 using plugin::Event;
 using plugin::from_c;
 
-std::byte* bytes_of(lazyt_buffer_t* handle, uint64_t needed, const char* what, size_t index) {
+Buffer& buffer_of(lazyt_buffer_t* handle, uint64_t needed, const char* what, size_t index) {
   if (!handle) throw Error(LAZYT_CODE_INVALID_ARGUMENT, std::string(what) + " " + std::to_string(index) + " has no buffer");
   Buffer& buffer = from_c(handle);
   if (buffer.size < needed) {
@@ -26,8 +26,21 @@ std::byte* bytes_of(lazyt_buffer_t* handle, uint64_t needed, const char* what, s
                                                  std::to_string(needed) + " bytes, its buffer has " +
                                                  std::to_string(buffer.size));
   }
-  return buffer.data();
+  return buffer;
 }
+
+// Of weights that are packed one after the other, so many lie there twice at most.
+constexpr uint64_t kManyBytes = uint64_t{8} << 20;
+
+// The addresses of a run, and what keeps them there.
+struct Addresses {
+  std::vector<std::byte*> storages;
+  std::vector<std::shared_ptr<Bytes>> held;
+
+  std::byte* hold(std::shared_ptr<Bytes> bytes) { return held.emplace_back(std::move(bytes))->data(); }
+  std::byte* of_input(Buffer& b) { return b.is_small() ? b.small() : hold(b.plain()); }
+  std::byte* of_output(Buffer& b) { return b.is_small() ? b.small() : hold(b.plain_to_write()); }
+};
 
 // Where the processor time of the executing thread goes, for the developer: with LAZYT_ONEDNN_PROFILE=1 a table by
 // kernel on stderr when the process ends, with =2 by kernel and the operator that it was made for.
@@ -86,29 +99,41 @@ void run(const Executable& exe, const lazyt_execute_args_t& args) {
   // Memory first: a failure here has consumed nothing (EXE-6).
   Memory arena(exe.device, exe.arena_bytes);
   plugin::Records<lazyt_execute_input_t> inputs(args.inputs, args.input_count, args.input_stride);
-  thread_local std::vector<std::byte*> storages;
+  thread_local Addresses addresses;
+  struct Release {
+    ~Release() { addresses.held.clear(); }
+  } release;
+  std::vector<std::byte*>& storages = addresses.storages;
   storages.resize(exe.storages.size());
+  auto output = [&](uint32_t o) { return addresses.of_output(buffer_of(args.outputs[o], exe.outputs[o].size_bytes, "output", o)); };
   for (size_t i = 0; i < exe.storages.size(); ++i) {
     const Executable::Piece& piece = exe.storages[i];
     switch (piece.kind) {
-      case Kind::kInput:
-        storages[i] = exe.inputs[piece.index].host_scalar
-                          ? nullptr
-                          : bytes_of(inputs[piece.index].buffer, exe.inputs[piece.index].size_bytes, "input", piece.index);
+      case Kind::kInput: {
+        storages[i] = nullptr;
+        if (exe.inputs[piece.index].host_scalar) break;
+        Buffer& buffer = buffer_of(inputs[piece.index].buffer, exe.inputs[piece.index].size_bytes, "input", piece.index);
+        if (exe.reads_bytes[piece.index]) storages[i] = addresses.of_input(buffer);
         break;
-      case Kind::kOutput:
-        storages[i] = bytes_of(args.outputs[piece.index], exe.outputs[piece.index].size_bytes, "output", piece.index);
-        break;
+      }
+      case Kind::kOutput: storages[i] = output(piece.index); break;
       case Kind::kConstant: storages[i] = exe.constant_memory.data() + piece.offset; break;
-      case Kind::kKept: storages[i] = exe.kept.data() + piece.offset; break;
+      case Kind::kKept: break;
       case Kind::kArena: storages[i] = arena.data() + piece.offset; break;
       case Kind::kBeside:
-        storages[i] = args.outputs[piece.index] == inputs[exe.outputs[piece.index].donor].buffer
-                          ? arena.data() + piece.offset
-                          : bytes_of(args.outputs[piece.index], exe.outputs[piece.index].size_bytes, "output", piece.index);
+        storages[i] = args.outputs[piece.index] == inputs[exe.outputs[piece.index].donor].buffer ? arena.data() + piece.offset
+                                                                                                 : output(piece.index);
         break;
     }
   }
+  uint64_t let_go = 0;
+  for (const Executable::KeptPiece& piece : exe.kept) {
+    storages[piece.storage] = piece.kept->get(inputs[piece.input], exe.reads_bytes[piece.input], let_go);
+    if (let_go < kManyBytes) continue;
+    give_back_unused(exe.device);
+    let_go = 0;
+  }
+  if (let_go) give_back_unused(exe.device);
   const Frame frame{storages.data(), args.inputs, args.input_stride, thread_count()};
   Profile* profile = Profile::wanted();
   for (size_t i = 0; i < exe.steps.size(); ++i) {

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <memory>
 
+#include "../buffer.h"
+
 namespace lazyt::onednn {
 namespace {
 
@@ -99,24 +101,61 @@ class PrimitiveStep final : public Step {
   mutable std::unique_ptr<void, Free> own_scratch_;
 };
 
-// A step whose result is kept: it runs again when the input that it reads has other bytes (EXE-7).
-class KeptStep final : public Step {
+// A tensor in the private format of a primitive.
+class Packed final : public Form {
  public:
-  KeptStep(std::unique_ptr<Step> step, uint32_t input) : step_(std::move(step)), input_(input) {}
-  void run(const Frame& frame) const override {
-    const lazyt_execute_input_t& in = frame.input(input_);
-    const std::pair key(in.stable_id, in.content_version);
-    if (in.stable_id != 0 && key == key_) return;
-    key_ = {};
-    step_->run(frame);
-    key_ = key;
-  }
-  std::string describe() const override { return "kept " + step_->describe(); }
+  Packed(Device& device, memory::desc plain, memory::desc packed)
+      : plain_(std::move(plain)), packed_(std::move(packed)), memory_(device, packed_.get_size()) {}
+
+  std::byte* data() const { return memory_.data(); }
+  void pack(std::byte* from, int threads) { reorder("packing a weight", threads, plain_, from, packed_, memory_.data()); }
+  void unpack(std::byte* to) const override { reorder("unpacking a weight", 1, packed_, memory_.data(), plain_, to); }
 
  private:
-  const std::unique_ptr<Step> step_;
-  const uint32_t input_;
-  mutable std::pair<uint64_t, uint64_t> key_;  // of the bytes that the result was made of; one run at a time (EXE-9)
+  static void reorder(const char* what, int threads, const memory::desc& from, std::byte* src, const memory::desc& to, std::byte* dst) {
+    with_dnnl(what, threads, [&] {
+      memory a(from, cpu_engine(), src), b(to, cpu_engine(), dst);
+      dnnl::stream stream(cpu_engine());
+      dnnl::reorder(a, b).execute(stream, a, b);
+      stream.wait();
+    });
+  }
+
+  const memory::desc plain_, packed_;
+  const Memory memory_;
+};
+
+// An input of the program in a private format. Where that says all that the input's bytes say, they are let go.
+class KeptPacked final : public Kept {
+ public:
+  KeptPacked(Device& device, int64_t offset, memory::desc plain, memory::desc packed)
+      : device_(device), offset_(offset), plain_(std::move(plain)), packed_(std::move(packed)) {}
+
+  std::byte* get(const lazyt_execute_input_t& input, bool is_read, uint64_t& let_go) const override {
+    const std::pair key(input.stable_id, input.content_version);
+    if (key.first != 0 && key == key_) return form_->data();
+    key_ = {};
+    Buffer& buffer = plugin::from_c(input.buffer);
+    {
+      const std::shared_ptr<Bytes> bytes = buffer.plain();
+      // Another buffer may have nothing but ours.
+      if (!form_ || form_.use_count() != 1) form_ = std::make_shared<Packed>(device_, plain_, packed_);
+      form_->pack(bytes->data() + offset_, thread_count());
+    }
+    key_ = key;
+    const bool is_all = offset_ == 0 && plain_.get_size() == buffer.size;
+    if (key.first != 0 && !is_read && is_all && !buffer.is_small() && buffer.keep_only(form_)) let_go += buffer.size;
+    return form_->data();
+  }
+  uint64_t bytes() const override { return packed_.get_size(); }
+
+ private:
+  Device& device_;
+  const int64_t offset_;  // bytes
+  const memory::desc plain_, packed_;
+  // Changed by a run, of which there is one at a time (EXE-9).
+  mutable std::shared_ptr<Packed> form_;
+  mutable std::pair<uint64_t, uint64_t> key_;  // of the bytes that it was made of
 };
 
 }  // namespace
@@ -154,7 +193,7 @@ memory::desc describe(const Tensor& t) {
 }
 
 void add_primitive(Builder& b, const std::string& name, const MakePrimitive& make, const dnnl::primitive_attr& attr,
-                   const PrimitiveArguments& arguments, int max_threads, uint32_t kept_for) {
+                   const PrimitiveArguments& arguments, int max_threads) {
   const int threads = std::min(thread_count(), max_threads);
   with_dnnl(name, threads, [&] {
     dnnl::primitive_attr with_scratch = attr;
@@ -179,31 +218,31 @@ void add_primitive(Builder& b, const std::string& name, const MakePrimitive& mak
       scratch = b.scratch(LAZYT_DTYPE_UINT8, {bytes});
       writes.push_back(scratch.storage);
     }
-    std::unique_ptr<Step> step =
-        std::make_unique<PrimitiveStep>(name, make, with_scratch, std::move(all), pd, scratch, threads, max_threads);
-    if (kept_for != LAZYT_NONE) step = std::make_unique<KeptStep>(std::move(step), kept_for);
-    b.add(std::move(step), reads, writes);
+    b.add(std::make_unique<PrimitiveStep>(name, make, with_scratch, std::move(all), pd, scratch, threads, max_threads), reads, writes);
   });
 }
 
 namespace {
 
 void add_reorder_step(Builder& b, const Tensor& from, const memory::desc& from_desc, const Tensor& to,
-                      const memory::desc& to_desc, uint32_t kept_for = LAZYT_NONE) {
+                      const memory::desc& to_desc) {
   const auto make = [=](const dnnl::primitive_attr& attr) -> dnnl::primitive_desc_base {
     return dnnl::reorder::primitive_desc(cpu_engine(), from_desc, cpu_engine(), to_desc, attr);
   };
   add_primitive(b, "reorder", make, {}, {{{DNNL_ARG_FROM, from}}, {{DNNL_ARG_TO, to}}, {}},
-                useful_threads(static_cast<double>(to_desc.get_size()) * 4), kept_for);
+                useful_threads(static_cast<double>(to_desc.get_size()) * 4));
 }
 
 }  // namespace
 
 Tensor add_reorder(Builder& b, const Tensor& from, const memory::desc& from_desc, const memory::desc& to) {
   const Dims size{static_cast<int64_t>(to.get_size())};
-  const uint32_t input = b.steady_input(from);
-  const Tensor bytes = input == LAZYT_NONE ? b.scratch(LAZYT_DTYPE_UINT8, size) : b.kept(LAZYT_DTYPE_UINT8, size);
-  add_reorder_step(b, from, from_desc, bytes, to, input);
+  if (const uint32_t input = b.steady_input(from); input != LAZYT_NONE) {
+    const int64_t offset = from.layout.offset * static_cast<int64_t>(from.element());
+    return b.add_kept(std::make_unique<KeptPacked>(b.device(), offset, from_desc, to), input);
+  }
+  const Tensor bytes = b.scratch(LAZYT_DTYPE_UINT8, size);
+  add_reorder_step(b, from, from_desc, bytes, to);
   return bytes;
 }
 

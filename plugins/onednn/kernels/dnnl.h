@@ -49,15 +49,15 @@ using Argument = std::pair<int, Tensor>;
 using MakePrimitive = std::function<dnnl::primitive_desc_base(const dnnl::primitive_attr& attr)>;
 
 // Adds the step that runs the primitive over the arguments, at most max_threads wide. `attr` holds its post-ops.
-// Throws what dnnl::error means. kept_for: an input of the program that alone decides the results, which are kept.
+// Throws what dnnl::error means.
 struct PrimitiveArguments {
   std::vector<Argument> reads, writes, updates;  // updates: read, then written
 };
 void add_primitive(Builder& b, const std::string& name, const MakePrimitive& make, const dnnl::primitive_attr& attr,
-                   const PrimitiveArguments& arguments, int max_threads = 1 << 20, uint32_t kept_for = LAZYT_NONE);
+                   const PrimitiveArguments& arguments, int max_threads = 1 << 20);
 
 // Adds a step that writes `from` in the private format `to`; the result is bytes of the arena, or, of an input that
-// nothing writes, bytes that are kept and made again only when the input changed.
+// nothing writes, bytes that are kept, beside the input's or instead of them, and made again only when the input changed.
 Tensor add_reorder(Builder& b, const Tensor& from, const dnnl::memory::desc& from_desc, const dnnl::memory::desc& to);
 // The way back: `from` holds the private format.
 void add_reorder_back(Builder& b, const Tensor& from, const dnnl::memory::desc& from_desc, const Tensor& to,

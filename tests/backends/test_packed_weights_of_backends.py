@@ -1,0 +1,174 @@
+"""What a backend packs for itself stays what the user has: weights are read, written, trained and shared as if nothing lay elsewhere."""
+
+import copy
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import lazyt
+
+DEVICE = "lazyt"
+
+
+def model() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.Conv2d(64, 64, 3))
+
+
+def infer(net: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        result = net(x.to(next(net.parameters()).device))
+    return result.cpu()
+
+
+@pytest.fixture
+def nets():
+    """A network on both devices; lazyt's has been used for inference."""
+    eager = model()
+    lazy = copy.deepcopy(eager).to(DEVICE)
+    x = torch.randn(2, 32, 8, 8)
+    for _ in range(3):
+        close(infer(lazy, x), infer(eager, x))
+    return eager, lazy, x
+
+
+def close(got: torch.Tensor, want: torch.Tensor) -> None:
+    torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
+
+
+def test_weights_are_read_bit_for_bit_after_inference(nets):
+    eager, lazy, _ = nets
+    for got, want in zip(lazy.parameters(), eager.parameters(), strict=True):
+        assert torch.equal(got.cpu(), want)
+        assert torch.equal(got.detach().clone().cpu(), want)
+        assert torch.equal((got.detach() * 2).cpu(), want * 2)
+
+
+def test_inference_goes_on_after_a_weight_was_read(nets):
+    eager, lazy, x = nets
+    lazy[2].weight.detach().cpu()
+    for _ in range(2):
+        close(infer(lazy, x), infer(eager, x))
+
+
+def test_other_shapes_pack_the_same_weights(nets):
+    eager, lazy, _ = nets
+    for batch in (1, 5, 2, 5):
+        x = torch.randn(batch, 32, 9, 7)
+        close(infer(lazy, x), infer(eager, x))
+
+
+def test_what_is_written_into_a_weight_is_seen(nets):
+    eager, lazy, x = nets
+    for i in range(3):
+        for net in (eager, lazy):
+            with torch.no_grad():
+                net[2].weight.mul_(-1.5)
+                net[2].weight[i] = 0.25
+        close(infer(lazy, x), infer(eager, x))
+    assert torch.equal(lazy[2].weight.detach().cpu(), eager[2].weight.detach())
+
+
+def test_training_and_inference_in_turns(nets):
+    eager, lazy, x = nets
+    optimizers = [torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9) for net in nets[:2]]
+    for _ in range(3):
+        for net, optimizer in zip((eager, lazy), optimizers, strict=True):
+            for _ in range(2):
+                optimizer.zero_grad()
+                net(x.to(next(net.parameters()).device)).square().mean().backward()
+                optimizer.step()
+                lazyt.mark_step()
+        close(infer(lazy, x), infer(eager, x))
+    for got, want in zip(lazy.parameters(), eager.parameters(), strict=True):
+        close(got.detach().cpu(), want.detach())
+
+
+def test_loaded_and_copied_weights(nets):
+    eager, lazy, x = nets
+    twin, state = copy.deepcopy(lazy), {k: v.cpu() for k, v in lazy.state_dict().items()}
+    with torch.no_grad():
+        lazy[0].weight.zero_()
+    close(infer(twin, x), infer(eager, x))
+    lazy.load_state_dict(state)
+    close(infer(lazy, x), infer(eager, x))
+
+
+def test_a_weight_that_two_layers_share():
+    torch.manual_seed(0)
+    conv = nn.Conv2d(64, 64, 3, padding=1)
+    eager = nn.Sequential(conv, nn.ReLU(), nn.Conv2d(64, 64, 3, stride=2, padding=1))
+    eager[2].weight = conv.weight
+    lazy, x = copy.deepcopy(eager).to(DEVICE), torch.randn(2, 64, 8, 8)
+    for _ in range(3):
+        close(infer(lazy, x), infer(eager, x))
+    assert torch.equal(lazy[0].weight.detach().cpu(), conv.weight.detach())
+
+
+def test_a_weight_that_lies_channels_last():
+    eager = model().to(memory_format=torch.channels_last)
+    lazy, x = copy.deepcopy(eager).to(DEVICE), torch.randn(2, 32, 8, 8)
+    for _ in range(2):
+        close(infer(lazy, x), infer(eager, x))
+    assert torch.equal(lazy[2].weight.detach().cpu(), eager[2].weight.detach())
+
+
+def test_threads_read_weights_while_others_infer(nets):
+    eager, lazy, x = nets
+    want, right = infer(eager, x), []
+
+    def read():
+        right.append(all(torch.equal(lazy[2].weight.detach().cpu(), eager[2].weight) for _ in range(10)))
+
+    def work():
+        right.append(all(torch.allclose(infer(lazy, x[: 1 + i % 2]), want[: 1 + i % 2], rtol=1e-4, atol=1e-4) for i in range(10)))
+
+    threads = [threading.Thread(target=f) for f in (read, work, read)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert right == [True] * 3
+
+
+def test_all_of_this_where_nobody_holds_the_weights_bytes():
+    """The layer that checks the contract asks for addresses, and bytes whose address somebody has stay."""
+    if "LAZYT_PACKED_WEIGHTS_ALONE" in os.environ:
+        pytest.skip("is running")
+    environment = {**os.environ, "LAZYT_LAYERS": "", "LAZYT_PACKED_WEIGHTS_ALONE": "1"}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-4000:]
+
+
+MEMORY = """
+import torch, lazyt
+from torch import nn
+
+def resident():
+    line = next(l for l in open("/proc/self/status") if l.startswith("VmRSS:"))
+    return int(line.split()[1]) * 1024
+
+(torch.ones(2, device="lazyt") + 1).cpu()
+net = nn.Sequential(*[nn.Conv2d(512, 512, 3, padding=1) for _ in range(6)]).to("lazyt")
+x = torch.randn(1, 512, 4, 4, device="lazyt")
+lazyt.mark_step(), lazyt.wait_device_ops()
+before, weights = resident(), sum(p.numel() * 4 for p in net.parameters())
+with torch.no_grad():
+    for _ in range(2):
+        net(x).cpu()
+print((resident() - before) / weights)
+"""
+
+
+@pytest.mark.skipif(os.environ.get("LAZYT_BACKEND") != "onednn" or not Path("/proc/self/status").exists(), reason="of the CPU's memory")
+def test_packed_weights_are_there_once():
+    environment = {**os.environ, "LAZYT_LAYERS": ""}
+    done = subprocess.run([sys.executable, "-c", MEMORY], env=environment, capture_output=True, text=True, check=True)
+    assert float(done.stdout) < 0.6  # twice: 1 and what a step needs

@@ -156,3 +156,14 @@ def test_what_is_no_number_becomes_one(bounds, dtype):
     limits = torch.finfo(dtype)
     x = torch.tensor([torch.nan, torch.inf, -torch.inf, limits.max, limits.min, 0.0, -0.0, 1.5], dtype=dtype)
     same(lambda t: torch.nan_to_num(t, **bounds), x.repeat(40))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("count", [1, 15, 16, 31, 33, 64, 65, 127, 200, 512, 577, 1100])
+def test_sums_of_runs_of_every_length(count, dtype):
+    torch.manual_seed(count)
+    x = torch.rand(3, count).to(dtype)
+    bound = 2e-7 if dtype == torch.float32 else 1e-14  # the reference adds up in f64 too
+    for function in lambda t: t.sum(1), lambda t: t.norm(dim=1), torch.sum:
+        got, exact = function(x.to(DEVICE)).cpu(), function(x.double())
+        torch.testing.assert_close(got.double(), exact, rtol=bound, atol=0)

@@ -72,6 +72,37 @@ struct Reducer {
   // Elements ahead that memory is fetched: what the CPU foresees itself is too little for code that only reads.
   static constexpr int kAhead = 2048 / sizeof(T);
 
+  template <int n>
+  struct AsMany {
+    typedef T type __attribute__((vector_size(n * sizeof(T))));
+  };
+  // Sums in 64 lanes, of squares in 32, whatever the width of vectors is: results are the same on each. How many elements it took.
+  static int sums(Acc& acc, const T* p, int n) {
+    using L = std::conditional_t<kind == ReduceKind::kSum, T, double>;
+    using W = typename Vector<L>::type;
+    using V = typename AsMany<Vector<L>::lanes>::type;
+    constexpr int kWide = Vector<L>::lanes, kAll = kind == ReduceKind::kSum ? 64 : 32, kAtOnce = kAll / kWide;
+    W parts[kAtOnce] = {};
+    int i = 0;
+    for (; i + kAll <= n; i += kAll)
+#pragma GCC unroll 32
+      for (int k = 0; k < kAtOnce; ++k) {
+        V v;
+        __builtin_prefetch(p + i + k * kWide + kAhead);
+        std::memcpy(&v, p + i + k * kWide, sizeof v);
+        const W x = __builtin_convertvector(v, W);
+        parts[k] += kind == ReduceKind::kSum ? x : x * x;
+      }
+    if (i == 0) return 0;
+    L lanes[kAll];
+    std::memcpy(lanes, parts, sizeof lanes);
+    Acc eight[8] = {};
+    for (int j = 0; j < kAll; j += 8)
+      for (int k = 0; k < 8; ++k) eight[k] += static_cast<Acc>(lanes[j + k]);
+    for (Acc x : eight) acc += x;
+    return i;
+  }
+
   static void row(Total& total, const void* in, int n) {
     auto* p = static_cast<const T*>(in);
     Acc acc = of(total);
@@ -121,16 +152,20 @@ struct Reducer {
         }
       const D all = (products[0] * products[1]) * (products[2] * products[3]);
       for (int j = 0; j < kWide; ++j) acc *= all[j];
-    } else if (n >= kLanes) {
-      for (int j = 0; j < kLanes; ++j) lanes[j] = lift<Lane>(p[j]);
-      for (i = kLanes; i + kLanes <= n; i += kLanes) {
-        __builtin_prefetch(p + i + kAhead);
-        for (int j = 0; j < kLanes; ++j) lanes[j] = join<Lane>(lanes[j], lift<Lane>(p[i + j]));
-      }
-      Acc part = static_cast<Acc>(lanes[0]);
-      for (int j = 1; j < kLanes; ++j) part = join<Acc>(part, static_cast<Acc>(lanes[j]));
-      acc = join<Acc>(acc, part);
+    } else if constexpr (kFloat && (kind == ReduceKind::kSum || kind == ReduceKind::kSquares)) {
+      i = sums(acc, p, n);
     }
+    if constexpr (!kExtreme && !(kind == ReduceKind::kProd && std::is_same_v<T, float>))
+      if (n - i >= kLanes) {
+        for (int j = 0; j < kLanes; ++j) lanes[j] = lift<Lane>(p[i + j]);
+        for (i += kLanes; i + kLanes <= n; i += kLanes) {
+          __builtin_prefetch(p + i + kAhead);
+          for (int j = 0; j < kLanes; ++j) lanes[j] = join<Lane>(lanes[j], lift<Lane>(p[i + j]));
+        }
+        Acc part = static_cast<Acc>(lanes[0]);
+        for (int j = 1; j < kLanes; ++j) part = join<Acc>(part, static_cast<Acc>(lanes[j]));
+        acc = join<Acc>(acc, part);
+      }
     for (; i < n; ++i) acc = join<Acc>(acc, static_cast<Acc>(lift<Acc>(p[i])));
     of(total) = acc;
   }

@@ -98,9 +98,13 @@ def same_strides(a: dict, b: dict) -> bool:
     )
 
 
+def is_rounded(t: torch.Tensor) -> bool:
+    return t.device.type == "cpu" and (t.is_floating_point() or t.is_complex())
+
+
 class Jitter(TorchDispatchMode):
-    """Changes the last bits of whatever operators round: of results that are no copies, elements that are no small multiples
-    of 1/1024. How far results of a program spread is how far other kernels, which round elsewhere, may take them."""
+    """Changes the last bits of whatever operators round: of results that are no copies, elements that are no multiples of
+    1/16. How far results of a program spread is how far other kernels, which round elsewhere, may take them."""
 
     EXACT = re.compile("copy|fill|zero|clone|cat|stack|index|gather|scatter|slice|select|where|repeat|flip|roll|take|put|sort|topk|max|min"
                        "|clamp|neg|abs|relu|tril|triu|pad|floor|ceil|round|trunc|sign|empty|arange|rand|unfold|set_|resize|detach")
@@ -113,18 +117,19 @@ class Jitter(TorchDispatchMode):
         result = func(*args, **(kwargs or {}))
         is_view = any(r.alias_info and not r.alias_info.is_write for r in func._schema.returns)
         if not is_view and not self.EXACT.search(func._schema.name.removeprefix("aten::")):
-            for t in pytree.tree_leaves(result):
-                if isinstance(t, torch.Tensor) and (t.is_floating_point() or t.is_complex()) and t.device.type == "cpu":
-                    self.change(t)
+            results, operands = ([t for t in pytree.tree_leaves(v) if isinstance(t, torch.Tensor) and is_rounded(t)] for v in (result, (args, kwargs)))
+            eps = max((torch.finfo(t.dtype).eps for t in results + operands), default=0)  # out= may be finer than what was computed
+            for t in results:
+                self.change(t, eps)
         return result
 
-    def change(self, t: torch.Tensor) -> None:
+    def change(self, t: torch.Tensor, eps: float) -> None:
         if torch._debug_has_internal_overlap(t) == 1 or t.is_conj() or t.is_neg():
             return
         parts = torch.view_as_real(t) if t.is_complex() else t
         ulps = torch.randint(-4, 5, parts.shape, generator=self.generator)
-        changed = parts.double() * (1 + ulps * torch.finfo(parts.dtype).eps)
-        parts.copy_(torch.where(parts.double() * 1024 % 1 == 0, parts.double(), changed))
+        changed = parts.double() * (1 + ulps * eps)
+        parts.copy_(torch.where(parts.double() * 16 % 1 == 0, parts.double(), changed))
 
 
 def jittered(statements: list[str], times: int = 12) -> list[Observed]:

@@ -187,12 +187,14 @@ def raised_at_first_use(eager: Observed, lazy: Observed) -> bool:
     Takes these errors out of both, with what eager says of reading the same tensors."""
     last = max((i for i in eager.errors if i < READING), default=None)
     reading = {i: e for i, e in lazy.errors.items() if i >= READING and e != eager.errors.get(i)}
-    if last is None or not reading or last in lazy.errors or not VALUE_ERROR.search(eager.errors[last][1]):
+    if last is None or not reading or not VALUE_ERROR.search(eager.errors[last][1]):
         return False
     words = plain(eager.errors[last][1])
-    if not all(words in e[1] and e[0] == eager.errors[last][0] for e in reading.values()):
+    said = [*reading.values(), lazy.errors.get(last, next(iter(reading.values())))]  # at its line, too: a call on the host looks
+    if not all(words in e[1] and e[0] == eager.errors[last][0] for e in said):
         return False
     del eager.errors[last]
+    lazy.errors.pop(last, None)
     for i in reading:
         del lazy.errors[i]
         eager.errors.pop(i, None)  # a view whose history was written over

@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -76,12 +77,18 @@ struct Run;  // execute.h: addresses and numbers of one run, and its stream
 
 class Step {
  public:
+  enum class Kind : uint8_t { kKernel, kCopy, kLibrary };
+
+  explicit Step(Kind of) : kind(of) {}
   virtual ~Step() = default;
+  const Kind kind;  // of KernelStep, CopyStep, LibraryStep
   // For reports and tests: "kernel softmax_4f2a", "cublasLt f32 128x64x32".
   virtual std::string describe() const = 0;
 };
 
 struct KernelStep final : Step {
+  KernelStep() : Step(Kind::kKernel) {}
+
   KernelSource source;
   std::array<uint32_t, 3> grid{1, 1, 1}, block{1, 1, 1};
   uint32_t shared_bytes = 0;  // dynamic
@@ -96,6 +103,8 @@ struct KernelStep final : Step {
 
 // Bytes from one place to another, where the two are not the same memory.
 struct CopyStep final : Step {
+  CopyStep() : Step(Kind::kCopy) {}
+
   Tensor from, to;
   uint64_t bytes = 0;
 
@@ -105,8 +114,18 @@ struct CopyStep final : Step {
 // A call of a library, on the run's stream; must be capturable into a graph.
 class LibraryStep : public Step {
  public:
+  LibraryStep() : Step(Kind::kLibrary) {}
+  // Whether it depends on more of a run than where its storages lie.
+  virtual bool reads_numbers() const { return true; }
   virtual void run(const Run& run) const = 0;
 };
+
+// Null if it is another.
+template <class T>
+const T* as(const Step& step) {
+  constexpr Step::Kind kind = std::is_same_v<T, KernelStep> ? Step::Kind::kKernel : std::is_same_v<T, CopyStep> ? Step::Kind::kCopy : Step::Kind::kLibrary;
+  return step.kind == kind ? static_cast<const T*>(&step) : nullptr;
+}
 
 class Scratch;  // execute.h
 class Graphs;   // graph.h

@@ -98,7 +98,7 @@ void run_steps(Executable& exe, const Run& run) {
   }
   words.clear();
   for (const auto& step : exe.steps)
-    if (const auto* kernel = dynamic_cast<const KernelStep*>(step.get())) {
+    if (const auto* kernel = as<KernelStep>(*step)) {
       words.resize(words.size() + kernel->words.size());
       run.fill(kernel->words, words.data() + words.size() - kernel->words.size());
     }
@@ -211,7 +211,7 @@ void Run::fill(const std::vector<Word>& words, uint64_t* out) const {
 }
 
 void Run::submit(const Step& step, std::vector<uint64_t>& words) const {
-  if (const auto* kernel = dynamic_cast<const KernelStep*>(&step)) {
+  if (const auto* kernel = as<KernelStep>(step)) {
     words.resize(kernel->words.size());
     fill(kernel->words, words.data());
     void* parameter = words.data();
@@ -219,10 +219,10 @@ void Run::submit(const Step& step, std::vector<uint64_t>& words) const {
         cu().cuLaunchKernel(kernel->function, kernel->grid[0], kernel->grid[1], kernel->grid[2], kernel->block[0], kernel->block[1],
                             kernel->block[2], kernel->shared_bytes, stream, &parameter, nullptr),
         "cuLaunchKernel");
-  } else if (const auto* copy = dynamic_cast<const CopyStep*>(&step)) {
+  } else if (const auto* copy = as<CopyStep>(step)) {
     if (is_needed(*copy)) device.context->check(cu().cuMemcpyDtoDAsync(at(copy->to), at(copy->from), copy->bytes, stream), "cuMemcpyDtoDAsync");
   } else {
-    dynamic_cast<const LibraryStep&>(step).run(*this);
+    as<LibraryStep>(step)->run(*this);
   }
 }
 

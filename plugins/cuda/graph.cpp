@@ -32,7 +32,7 @@ CUDA_MEMCPY3D copy_params(const CopyStep& step, const Run& run) {
 bool same_copies(const Executable& executable, const Run& run, const std::vector<CUdeviceptr>& storages) {
   const Run other{run.device, run.stream, storages, run.inputs, run.input_stride};
   return std::all_of(executable.steps.begin(), executable.steps.end(), [&](const auto& step) {
-    const auto* copy = dynamic_cast<const CopyStep*>(step.get());
+    const auto* copy = as<CopyStep>(*step);
     return !copy || run.is_needed(*copy) == other.is_needed(*copy);
   });
 }
@@ -92,17 +92,17 @@ std::shared_ptr<Graphs::Variant> Graphs::build(const Executable& executable, con
     CUgraphNode node = nullptr;
     CUgraph child = nullptr;
     const size_t first = at;
-    if (const auto* kernel = dynamic_cast<const KernelStep*>(step.get())) {
+    if (const auto* kernel = as<KernelStep>(*step)) {
       void* parameter = made->words.data() + at;
       const CUDA_KERNEL_NODE_PARAMS p = kernel_params(*kernel, &parameter);
       context.check(cu().cuGraphAddKernelNode(&node, made->graph, &last, after, &p), "cuGraphAddKernelNode");
       at += kernel->words.size();
-    } else if (const auto* copy = dynamic_cast<const CopyStep*>(step.get())) {
+    } else if (const auto* copy = as<CopyStep>(*step)) {
       if (!run.is_needed(*copy)) continue;
       const CUDA_MEMCPY3D p = copy_params(*copy, run);
       context.check(cu().cuGraphAddMemcpyNode(&node, made->graph, &last, after, &p, context.handle()), "cuGraphAddMemcpyNode");
     } else {
-      child = capture(dynamic_cast<const LibraryStep&>(*step), run);
+      child = capture(*as<LibraryStep>(*step), run);
       made->nodes.push_back({step.get(), nullptr, first, child});  // owns it from here on
       context.check(cu().cuGraphAddChildGraphNode(&node, made->graph, &last, after, child), "cuGraphAddChildGraphNode");
       made->nodes.pop_back();
@@ -118,19 +118,21 @@ void Graphs::update(Variant& variant, const Run& run, const std::vector<uint64_t
   const Context& context = *device_.context;
   const bool moved = variant.storages != run.storages;
   for (Node& n : variant.nodes) {
-    if (const auto* kernel = dynamic_cast<const KernelStep*>(n.step)) {
+    if (const auto* kernel = as<KernelStep>(*n.step)) {
       const auto now = words.begin() + static_cast<ptrdiff_t>(n.first_word), end = now + static_cast<ptrdiff_t>(kernel->words.size());
       if (std::equal(now, end, variant.words.begin() + static_cast<ptrdiff_t>(n.first_word))) continue;
       void* parameter = const_cast<uint64_t*>(&*now);
       const CUDA_KERNEL_NODE_PARAMS p = kernel_params(*kernel, &parameter);
       context.check(cu().cuGraphExecKernelNodeSetParams(variant.exec, n.node, &p), "cuGraphExecKernelNodeSetParams");
-    } else if (const auto* copy = dynamic_cast<const CopyStep*>(n.step)) {
+    } else if (const auto* copy = as<CopyStep>(*n.step)) {
       if (!moved) continue;
       const CUDA_MEMCPY3D p = copy_params(*copy, run);
       context.check(cu().cuGraphExecMemcpyNodeSetParams(variant.exec, n.node, &p, context.handle()), "cuGraphExecMemcpyNodeSetParams");
     } else {
-      // Its numbers are no words: a library's call is captured again whatever has changed.
-      CUgraph child = capture(dynamic_cast<const LibraryStep&>(*n.step), run);
+      // Its numbers are no words of its own: one that has some is captured again whatever has changed.
+      const LibraryStep& library = *as<LibraryStep>(*n.step);
+      if (!moved && !library.reads_numbers()) continue;
+      CUgraph child = capture(library, run);
       const CUresult result = cu().cuGraphExecChildGraphNodeSetParams(variant.exec, n.node, child);
       cu().cuGraphDestroy(std::exchange(n.child, child));
       context.check(result, "cuGraphExecChildGraphNodeSetParams");

@@ -143,6 +143,27 @@ TEST_F(Graph, CallsOfLibrariesAreCapturedAgainWhenSomethingChanges) {
   EXPECT_GT(counted("graph_launches"), 0u);
 }
 
+// Not a word of a kernel has changed then, and no buffer has moved.
+TEST_F(Graph, ANumberThatOnlyALibraryReadsIsNeverAnOldOne) {
+  auto exe = chain(100, 4);
+  auto call = std::make_unique<Library>();
+  call->function = scale_, call->from = 3, call->to = 4;
+  exe->steps[1] = std::move(call);
+  for (const auto& step : exe->steps)
+    if (step->kind == Step::Kind::kKernel)
+      for (Word& word : static_cast<KernelStep&>(*step).words) word.number = {.constant = true, .d = 1};
+  BufferPtr in = upload(numbers(100)), out = alloc(100);
+  auto result = [&](double factor) {
+    EventPtr done = run(*exe, in, factor, out);
+    return download(out, 100, {done.get()});
+  };
+  const Floats first = result(2);
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(result(2), first);
+  EXPECT_NE(result(3), first);
+  EXPECT_EQ(result(2), first);
+  EXPECT_GT(counted("graph_launches"), 0u);
+}
+
 TEST_F(Graph, AFaultInAGraphLosesTheDevice) {
   auto exe = chain(100, 4);
   BufferPtr in = upload(numbers(100)), out = alloc(100);

@@ -91,7 +91,7 @@ std::vector<uint32_t> Builder::merge(const std::vector<Access>& accesses) {
   for (uint32_t i = 0; i < accesses.size(); ++i) {
     Schedule::Step step;
     step.depends_on = order.add(i, accesses[i], [&](StorageId s) { return donor_of(s); });
-    const auto* kernel = dynamic_cast<const KernelStep*>(exe_.steps[i].get());
+    const auto* kernel = as<KernelStep>(*exe_.steps[i]);
     if (kernel && !kernel->body.empty()) {
       step.kind = kernel->source.name;
       step.most = static_cast<uint32_t>(kMostWords / (kernel->words.size() + 1));

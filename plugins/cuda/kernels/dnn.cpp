@@ -287,6 +287,7 @@ class DnnStep final : public LibraryStep {
   std::string text, of;
 
   std::string describe() const override { return text; }
+  bool reads_numbers() const override { return false; }
   void run(const Run& run) const override {
     std::vector<int64_t> ids;
     std::vector<const void*> addresses;

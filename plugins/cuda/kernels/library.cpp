@@ -141,6 +141,7 @@ class LtStep final : public LibraryStep {
   std::string text;
 
   std::string describe() const override { return text; }
+  bool reads_numbers() const override { return !alpha.constant || !beta.constant; }
   void run(const Run& run) const override {
     for (const auto& [t, alignment] : promises) require_alignment(run, t, alignment, "a matrix product");
     const double alphas[] = {run.as_double(alpha), run.as_double(beta)};

@@ -17,9 +17,11 @@ namespace lazyt {
 namespace toolkit __attribute__((visibility("hidden"))) {
 namespace recurrent {
 
-// Of one dtype, and with a gradient to start from: `gradients` leading arguments are gradients that may be absent.
-template <uint64_t gradients>
+// Of one dtype, and with a gradient to start from: `gradients` leading arguments are gradients that may be absent. No opset
+// says how many arguments and results these have, so that is looked at here.
+template <uint32_t arguments, uint32_t results, uint64_t gradients>
 Refusal accept(const plugin::ProgramView& program, const lazyt_node_t& node) {
+  if (node.arg_count != arguments || node.result_count != results) return refuse_argument("another number of arguments or results");
   const lazyt_dtype_t dtype = result(program, node, 0).dtype;
   if (!is_floating(dtype)) return refuse_dtype(dtype);
   if (!all_tensors(program, node, [&](lazyt_dtype_t d) { return d == dtype; })) return refuse_argument("operands of several dtypes");
@@ -150,10 +152,10 @@ void gru_cell_backward(BuilderT& b, const lazyt_node_t& node) {
 template <class Kernel, class BuilderT>
 void add_recurrent(Operators<BuilderT>& all) {
   using namespace recurrent;
-  all.add_named("aten::_thnn_fused_lstm_cell", {Role::kOpaque, accept<0>, lstm_cell<Kernel, BuilderT>});
-  all.add_named("aten::_thnn_fused_lstm_cell_backward_impl", {Role::kOpaque, accept<2>, lstm_cell_backward<Kernel, BuilderT>});
-  all.add_named("aten::_thnn_fused_gru_cell", {Role::kOpaque, accept<0>, gru_cell<Kernel, BuilderT>});
-  all.add_named("aten::_thnn_fused_gru_cell_backward", {Role::kOpaque, accept<0>, gru_cell_backward<Kernel, BuilderT>});
+  all.add_named("aten::_thnn_fused_lstm_cell", {Role::kOpaque, accept<5, 3, 0>, lstm_cell<Kernel, BuilderT>});
+  all.add_named("aten::_thnn_fused_lstm_cell_backward_impl", {Role::kOpaque, accept<6, 3, 2>, lstm_cell_backward<Kernel, BuilderT>});
+  all.add_named("aten::_thnn_fused_gru_cell", {Role::kOpaque, accept<5, 2, 0>, gru_cell<Kernel, BuilderT>});
+  all.add_named("aten::_thnn_fused_gru_cell_backward", {Role::kOpaque, accept<3, 5, 0>, gru_cell_backward<Kernel, BuilderT>});
 }
 
 }  // namespace toolkit

@@ -1,0 +1,142 @@
+"""Chains of pointwise operators and single passes over rows, on a backend of the CPU (onednn unless LAZYT_BACKEND says):
+what fusing them gives. A chain of cheap operators is held against one vector add over the same arrays, its limit.
+
+"execution" is the executor's own time, with many chains in a step; "step" is a whole step of one chain, from Python, with
+its launch; "steps of 50" the time of a chain where 50 of them are a step.
+"""
+
+import argparse
+import os
+import statistics
+from collections.abc import Callable
+
+PARSER = argparse.ArgumentParser(description=__doc__)
+PARSER.add_argument("--only", default="", help="rows whose name contains this")
+PARSER.add_argument("--rounds", type=int, default=15)
+PARSER.add_argument("--seconds", type=float, default=0.05, help="about how long each candidate runs in a round")
+PARSER.add_argument("--json", metavar="FILE", help="write the numbers")
+ARGS = PARSER.parse_args()
+os.environ.setdefault("LAZYT_BACKEND", "onednn")
+os.environ["LAZYT_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
+
+import common  # noqa: E402
+import lazyt  # noqa: E402
+import torch  # noqa: E402
+from torch import Tensor  # noqa: E402
+from torch.nn import functional  # noqa: E402
+
+LARGE, SMALL, MANY = 1_000_000, 1_000, 50
+
+
+def cheap(a: Tensor, b: Tensor) -> Tensor:
+    """10 operators of an instruction or two each."""
+    c = ((a * b + a) * 0.5 - b).relu()
+    return ((c + a) * b - c).abs() * 0.25
+
+
+def dear(a: Tensor, b: Tensor) -> Tensor:
+    """10 operators, four of them of the elementary functions."""
+    c = torch.tanh(a * b) + torch.exp(-a.abs())
+    return torch.tanh(c) * torch.exp(-c.abs()) + a
+
+
+class Row:
+    """f of the operands, a call at a time; `in_a_step` calls are a step."""
+
+    def __init__(self, f: Callable[..., Tensor], operands: list[Tensor]):
+        self.f, self.host = f, operands
+        self.device = [t.to("lazyt") for t in operands]
+
+    def eager(self, calls: int) -> float:
+        return common.timed(lambda: [self.f(*self.host) for _ in range(calls)] and None) / calls
+
+    def lazy(self, calls: int, in_a_step: int = 1) -> float:
+        def run() -> None:
+            for _ in range(calls // in_a_step):
+                kept = [self.f(*self.device) for _ in range(in_a_step)]
+                lazyt.mark_step()
+                del kept
+            lazyt.wait_device_ops()
+
+        return common.timed(run) / calls
+
+    def executed(self, calls: int) -> float:
+        """Equal calls would be one: each has a first operand of its own."""
+        own = [[t.clone() for t in self.device[:1]] + self.device[1:] for _ in range(MANY)]
+        lazyt.wait_device_ops()
+
+        def step() -> None:
+            kept = [self.f(*operands) for operands in own]
+            lazyt.mark_step()
+            lazyt.wait_device_ops()
+            del kept
+
+        step(), step()
+        lazyt.metrics.reset()
+        for _ in range(max(1, calls // MANY)):
+            step()
+        count, seconds, _ = lazyt.metrics.metric_data("ExecuteTime") or (1, 0.0, [])
+        return seconds / count / MANY
+
+
+def compared(name: str, candidates: dict[str, Callable[[int], float]]) -> dict[str, float]:
+    """Medians in us, and of each against the first the median of the ratios of rounds."""
+    counts = {}
+    for key, candidate in candidates.items():
+        candidate(MANY)
+        counts[key] = max(MANY, int(ARGS.seconds / candidate(MANY)) // MANY * MANY)
+    results = common.interleaved({k: lambda k=k: candidates[k](counts[k]) for k in candidates}, ARGS.rounds)
+    base = next(iter(candidates))
+    ratio = {
+        k: statistics.median(e / v for e, v in zip(results[base], results[k], strict=True)) for k in candidates
+    }
+    for key, seconds in common.medians(results).items():
+        versus = "" if key == base else f"{ratio[key]:8.2f} x {base}"
+        print(f"{name:<34}{key:<22}{seconds * 1e6:>10.2f} us{versus}", flush=True)
+    return {key: ratio[key] for key in candidates if key != base}
+
+
+def main() -> int:
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    print(common.header(backend=lazyt.backend()["name"]))
+    numbers: dict[str, dict[str, float]] = {}
+
+    def row(name: str, candidates: Callable[[], dict[str, Callable[[int], float]]]) -> None:
+        if ARGS.only in name:
+            numbers[name] = compared(name, candidates())
+
+    def large_cheap() -> dict[str, Callable[[int], float]]:
+        a, b = torch.randn(LARGE), torch.randn(LARGE)
+        sums = torch.empty(LARGE)
+        add = Row(lambda a, b: torch.add(a, b, out=sums), [a, b])
+        chain = Row(cheap, [a, b])
+        return {"one eager add": add.eager, "eager": chain.eager, "lazyt": chain.lazy}
+
+    def against_eager(f: Callable[..., Tensor], *operands: Tensor) -> dict[str, Callable[[int], float]]:
+        chain = Row(f, list(operands))
+        return {"eager": chain.eager, "lazyt": chain.lazy}
+
+    def small(f: Callable[..., Tensor]) -> dict[str, Callable[[int], float]]:
+        chain = Row(f, [torch.randn(SMALL), torch.randn(SMALL)])
+        return {
+            "eager": chain.eager,
+            "execution": chain.executed,
+            "step": chain.lazy,
+            f"steps of {MANY}": lambda calls: chain.lazy(calls, MANY),
+        }
+
+    x, weight = torch.randn(4096, 1024), torch.randn(1024)
+    row("10 cheap operators, 1M", large_cheap)
+    row("10 with tanh and exp, 1M", lambda: against_eager(dear, torch.randn(LARGE), torch.randn(LARGE)))
+    row("10 cheap operators, 1,000", lambda: small(cheap))
+    row("10 with tanh and exp, 1,000", lambda: small(dear))
+    row("softmax 4096x1024", lambda: against_eager(lambda x: x.softmax(1), x))
+    row("layer norm 4096x1024", lambda: against_eager(lambda x, w: functional.layer_norm(x, (1024,), w, w), x, weight))
+    row("column sum 4096x1024", lambda: against_eager(lambda x: x.sum(0), x))
+    common.write_json(ARGS.json, {"backend": lazyt.backend()["name"], "rows": numbers})
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

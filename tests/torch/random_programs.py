@@ -304,7 +304,7 @@ class Maker:
         t = self.at(a)
         keep = r.choice(["", ", keepdim=True"])
         options = [f"{a}.sum()", f"{a}.any()", f"{a}.all()", f"{a}.to(torch.float32).mean()", f"{a}.prod()", f"{a}.max()", f"{a}.argmax()", f"{a}.sum(dtype=torch.float64)",
-                   f"{a}.count_nonzero()", f"{a}.float().norm()", f"{a}.float().var()"]
+                   f"{a}.mul(16).round().count_nonzero()", f"{a}.float().norm()", f"{a}.float().var()"]
         if t.dim() >= 1:
             d = self.dim(t)
             options += [f"{a}.sum({d}{keep})", f"{a}.amax({d}{keep})", f"{a}.max({d}{keep}).values", f"{a}.min({d}{keep}).indices", f"{a}.argmin({d}{keep})", f"{a}.float().mean({d}{keep})",
@@ -319,7 +319,7 @@ class Maker:
         same = [n for n in self.tensors(lambda o: o.shape == t.shape)]
         b = r.choice(same)
         options = [f"torch.cat([{a}, {b}])", f"torch.cat([{a}, {b}], -1)", f"torch.stack([{a}, {b}])", f"torch.stack([{a}, {b}], -1)", f"torch.where({a} > 0, {a}, {b})",
-                   f"{a}.to(torch.{r.choice(DTYPES)})", f"{a}.nonzero()", f"{a}[{a} > 0]", f"torch.unique({a})", f"{a}.repeat(2, *[1] * {a}.dim())", f"torch.broadcast_to({a}, (2, *{a}.shape))", f"{a}.float()",
+                   f"{a}.to(torch.{r.choice(DTYPES)})", f"{a}.mul(16).round().nonzero()", f"{a}[{a} > 0]", f"torch.unique({a})", f"{a}.repeat(2, *[1] * {a}.dim())", f"torch.broadcast_to({a}, (2, *{a}.shape))", f"{a}.float()",
                    f"torch.nn.functional.one_hot({a}.abs().long() % 4, 4)", f"{a}.type_as({b})", f"{a}.double()", f"{a}.to({b})"]
         f = self.rng.choice(FLOATS[:2])
         options += [f"torch.as_strided_copy({a}, (2,), (1,))", f"torch.as_strided_scatter({a}.contiguous(), torch.ones(2, dtype={t.dtype}, device=D), (2,), (1,))"]

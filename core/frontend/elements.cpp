@@ -58,13 +58,15 @@ uint64_t element_numbers(const c10::FunctionSchema& schema) {
 
 void check_elements(const TorchOp& op, c10::ArrayRef<c10::IValue> args) {
   const at::Tensor& self = args[0].toTensor();
-  if (op.op.name == "aten::constant_pad_nd" ? !fills_a_pad(self, args) : self.numel() == 0) return;
+  const std::string_view name = op.op.name;
+  if (name == "aten::constant_pad_nd" ? !fills_a_pad(self, args) : self.numel() == 0) return;
+  if (name.starts_with("aten::scatter") && args[2].toTensor().numel() == 0) return;
   // x[i] = 1e5 makes a tensor of the number first, on a device by fill_: eager's, made on the CPU, lets f16 and bf16 become inf.
   if (self.dim() == 0 && at::isReducedFloatingType(self.scalar_type())) return;
   for (size_t i = 1; i < args.size(); i++) {
     if (!(op.element_numbers >> i & 1) || !args[i].isScalar()) continue;
     const at::Scalar number = args[i].toScalar();
-    if (number.isComplex() && std::string_view(op.op.name).starts_with("aten::index_fill")) continue;  // has words of its own
+    if (number.isComplex() && name.starts_with("aten::index_fill")) continue;  // has words of its own
     const at::ScalarType dtype = promotes(op) ? at::result_type(self, number) : self.scalar_type();
     if (std::ranges::find(kDispatched, dtype) == kDispatched.end()) continue;
     AT_DISPATCH_ALL_TYPES_AND_COMPLEX_AND3(at::kBool, at::kHalf, at::kBFloat16, dtype, "elements", [&] { (void)number.to<scalar_t>(); });

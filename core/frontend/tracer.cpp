@@ -342,6 +342,13 @@ bool looks_at_storage(const at::Tensor& self) {
   return self.storage_offset() != 0 || !self.is_contiguous() || self.nbytes() != self.storage().nbytes();
 }
 
+// x[mask] = z of one element: eager takes z as a number, and whether a complex one is also a real one, its value decides.
+bool puts_complex_number(const TorchOp& op, c10::ArrayRef<c10::IValue> args) {
+  if (!op.masks_count || op.masks_on_host || !args[2].isTensor()) return false;
+  const at::Tensor &self = args[0].toTensor(), &value = args[2].toTensor();
+  return value.is_complex() && !self.is_complex() && value.numel() == 1 && has_mask(args);
+}
+
 }  // namespace
 
 void trace_call(TorchOp& op, torch::jit::Stack* stack) {
@@ -371,6 +378,8 @@ void trace_call(TorchOp& op, torch::jit::Stack* stack) {
   if (!op.recordable) return call_on_host(op, stack, op.why_not);
   if (C10_UNLIKELY(op.masks_on_host) && has_mask(torch::jit::last(*stack, op.op.args.size())))
     return call_on_host(op, stack, "its result depends on data");
+  if (C10_UNLIKELY(op.masks_count) && puts_complex_number(op, torch::jit::last(*stack, op.op.args.size())))
+    return call_on_host(op, stack, "whether a complex number is a real one depends on data");
   record_call(op, stack);
 }
 

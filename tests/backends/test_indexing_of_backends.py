@@ -178,3 +178,14 @@ def test_copies_between_tensors_that_lie_along_different_dims(dtype):
         check(lambda x, order=order: torch.cat([x.permute(order), x.permute(order)[:, 1:]], 1), x)
     check(lambda x: x[:, :40].t().flip(0).contiguous(), values(50, 64, dtype=dtype))
     check(lambda x: x.t().expand(2, -1, -1).contiguous(), values(50, 64, dtype=dtype))
+
+
+@pytest.mark.parametrize("places", [(0,), (0, 5), (1, 1, 0)], ids=str)
+@pytest.mark.parametrize("shape", [(3,), (2, 3)], ids=str)
+def test_an_index_without_elements_may_have_any_rank(shape, places):
+    x, index = torch.randn(shape), torch.zeros(places, dtype=torch.long)
+    check(lambda x, i: x.scatter(0, i, 0.5), x, index)
+    check(lambda x, i, s: x.scatter(0, i, s), x, index, torch.ones(places))
+    check(lambda x, i, s: x.scatter_add(0, i, s), x, index, torch.ones(places))
+    check(lambda x, i, s: x.scatter_reduce(0, i, s, "amax"), x, index, torch.ones(places))
+    check(lambda x, i: x.gather(0, i), x, index)

@@ -33,6 +33,7 @@ CALLS = {
     "masked_fill": lambda x, n: x.masked_fill(x == 1, n),
     "index_fill": lambda x, n: x.index_fill(0, torch.tensor([0], device=x.device), n),
     "setitem": lambda x, n: (x.__setitem__(0, n), x)[1],
+    "setitem by mask": lambda x, n: (x.__setitem__(torch.tensor([True, False, True], device=x.device), torch.tensor([n], device=x.device)), x)[1],
     "pad": lambda x, n: torch.constant_pad_nd(x, (1, 1), n),
 }
 for eager, lazy in zip(outcomes("cpu"), outcomes("lazyt"), strict=True):

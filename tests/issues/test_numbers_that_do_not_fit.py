@@ -19,6 +19,8 @@ WRITES = {
     "masked_fill": lambda t, v: t.masked_fill(t > 0, v),
     "index_fill_": lambda t, v: t.index_fill_(0, torch.tensor([1], device=t.device), v),
     "clamp": lambda t, v: t.clamp(max=v),
+    "scatter_": lambda t, v: t.scatter_(0, torch.tensor([1], device=t.device), v),
+    "scatter_ nowhere": lambda t, v: t.scatter_(0, torch.zeros(1, 1, 0, dtype=torch.long, device=t.device), v),
     "pad": lambda t, v: torch.nn.functional.pad(t, (1, 2), value=v),
     "pad of none": lambda t, v: torch.nn.functional.pad(t[:0], (1, 2), value=v),
     "pad that cuts": lambda t, v: torch.nn.functional.pad(t, (-1, 0), value=v),

@@ -288,11 +288,13 @@ struct IndexLowerings {
   static void gather(BuilderT& b, const lazyt_node_t& node) {
     const auto args = b.program.args(node);
     const Tensor self = tensor_at(b, args[0]), index = as_int64(b, tensor_at(b, args[2]));
-    Kernels::gather(b, self, index, b.make_dense(node.results), b.int_of(args[1]));
+    const Tensor out = b.make_dense(node.results);
+    if (index.count() != 0) Kernels::gather(b, self, index, out, b.int_of(args[1]));
   }
   static void scatter(BuilderT& b, const lazyt_node_t& node, const char* name, const Tensor& source, Reduce reduce, bool include_self) {
     const auto args = b.program.args(node);
     const Tensor self = tensor_at(b, args[0]), out = b.make_dense(node.results), index = as_int64(b, tensor_at(b, args[2]));
+    if (index.count() == 0) return b.copy(self, out);  // an index without elements may have any rank
     Kernels::scatter(b, name, self, out, index, source, b.int_of(args[1]), reduce, include_self);
   }
   static void scatter_src(BuilderT& b, const lazyt_node_t& node) {

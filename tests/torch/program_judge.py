@@ -207,10 +207,10 @@ def compare(eager: Observed, lazy: Observed, statements: list[str]) -> list[tupl
     late = raised_at_first_use(eager, lazy)
     for i in sorted(set(eager.errors) | set(lazy.errors)):
         a, b = eager.errors.get(i), lazy.errors.get(i)
+        if a and b and VALUE_ERROR.search(a[1]):
+            continue  # lazyt may have found another reason, one that needs no values
         if a is None or b is None or a[0] != b[0]:
             out.append(("exception", f"statement {i}: eager {a}, lazyt {b}"))
-        elif VALUE_ERROR.search(a[1]):
-            continue  # lazyt may have found another reason, one that needs no values
         elif plain(a[1]) != plain(b[1]) and difflib.SequenceMatcher(None, plain(a[1]), plain(b[1])).ratio() < 0.5:
             out.append(("message", f"statement {i}: eager {a}, lazyt {b}"))
     if out:

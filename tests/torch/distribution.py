@@ -61,7 +61,7 @@ def draws(function, *args) -> bool:
 
 
 def numbers(t: torch.Tensor) -> torch.Tensor:
-    return (torch.view_as_real(t) if t.is_complex() else t).double().flatten()
+    return (torch.view_as_real(t.resolve_conj()) if t.is_complex() else t).double().flatten()
 
 
 def blurred(t: torch.Tensor, width: float) -> torch.Tensor:

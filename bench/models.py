@@ -96,11 +96,14 @@ class Attention(nn.Module):
         self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
         self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, kept: list[torch.Tensor] | None = None) -> torch.Tensor:
+        """With `kept`, keys and values of the tokens before, which x's join."""
         b, t, d = x.shape
         parts = self.qkv(self.norm1(x)).split(d, 2)
         q, k, v = (y.view(b, t, self.heads, d // self.heads).transpose(1, 2) for y in parts)
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        if kept is not None:
+            kept[:] = k, v = [torch.cat(pair, 2) for pair in zip(kept, (k, v), strict=True)] if kept else [k, v]
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=t > 1)
         x = x + self.out(y.transpose(1, 2).reshape(b, t, d))
         return x + self.mlp(self.norm2(x))
 
@@ -115,6 +118,34 @@ class Gpt(nn.Module):
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         places = torch.arange(ids.shape[1], device=ids.device)
         return self.head(self.norm(self.blocks(self.tokens(ids) + self.places(places))))
+
+
+class Generation(nn.Module):
+    """Tokens one by one, each read by the host, with keys and values kept: to a compiler a new length each."""
+
+    def __init__(self, tokens: int):
+        super().__init__()
+        self.gpt, self.count, self.step = Gpt(512, 256, 4, 4, 16 + tokens), tokens, self.next_token
+
+    def next_token(self, ids: torch.Tensor, place: int, kept: list[list[torch.Tensor]]) -> torch.Tensor:
+        gpt = self.gpt
+        x = gpt.tokens(ids) + gpt.places(torch.arange(place, place + ids.shape[1], device=ids.device))
+        for block, of_block in zip(gpt.blocks, kept, strict=True):
+            x = block(x, of_block)
+        return gpt.head(gpt.norm(x))[:, -1:].argmax(-1)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        ids, place, kept, made = ids[:1, :16], 0, [[] for _ in self.gpt.blocks], []
+        for _ in range(self.count):
+            more = self.step(ids, place, kept)
+            place += ids.shape[1]
+            made.append(more.item())  # who generates looks whether it is the end
+            ids = more
+        return torch.tensor(made, dtype=torch.float)
+
+    def compiled(self) -> nn.Module:
+        self.step = torch.compile(self.next_token, dynamic=True)
+        return self
 
 
 class Bf16(nn.Module):
@@ -184,7 +215,9 @@ class Row:
         torch.manual_seed(0)
         model = (self.checked_model if checked else self.model)().to(device)
         data = [t.to(device) for t in self.data()]
-        call = torch.compile(model) if compiled else model
+        call = model
+        if compiled:
+            call = model.compiled() if hasattr(model, "compiled") else torch.compile(model)
         if self.loss is None:
             model.eval()
 
@@ -250,6 +283,7 @@ ROWS = {
     "GPT 4 x 256, AdamW": Row(gpt, texts, token_loss, optim("AdamW", lr=1e-3)),
     "GPT 4 x 256, inference": Row(gpt, lambda: texts()[:1]),
     "GPT 4 x 256, inference in bf16": Row(lambda: Bf16(gpt()), lambda: texts()[:1], tolerance=0.05),
+    "GPT 4 x 256, 64 tokens in turn": Row(lambda: Generation(64), lambda: texts()[:1]),
     "LSTM by hand, Adam": Row(LstmByHand, sequences, F.mse_loss, optim("Adam", lr=0.01)),
     "nn.LSTM 2 layers, Adam": Row(LstmModule, sequences, F.mse_loss, optim("Adam", lr=0.01)),
     "MLP 20 x 32, SGD momentum": Row(small_mlp, vectors, F.mse_loss, optim("SGD", lr=0.01, momentum=0.9)),

@@ -177,6 +177,7 @@ BY_HAND: dict[str, Callable[[Make], Any]] = {
     "elu_backward": lambda m: [m(), 1.0, 1.0, 1.0, False, m()],
     "log_sigmoid_backward": lambda m: [m(), m(), m(0)],
     "mm": lambda m: [m(256, 256), m(256, 256)],
+    "_int_mm": lambda m: [m(1024, 1024), Make(torch.int8, 9)(1024, 1024)],
     "bmm": lambda m: [m(8, 128, 128), m(8, 128, 128)],
     "addmm": lambda m: [m(256), m(256, 256), m(256, 256)],
     "baddbmm": lambda m: [m(8, 128, 128), m(8, 128, 128), m(8, 128, 128)],
@@ -410,6 +411,8 @@ BY_HAND: dict[str, Callable[[Make], Any]] = {
     "lazyt:bernoulli": lambda m: [m(), 0.3],
     "lazyt:randint": lambda m: [m(), 0, 100],
 }
+# Dtypes of rows that the others do not have.
+ALSO_OF = {"_int_mm": (torch.int8, torch.uint8)}
 # How a program writes what is no operator of its own, or no operator without an out= or in place.
 WRITTEN: dict[str, Callable[..., Any]] = {
     "lazyt:dropout": torch.ops.aten.native_dropout.default,
@@ -591,7 +594,7 @@ def main() -> int:
         if name in UNTIMED or (ARGS.only and not any(part in name for part in ARGS.only.split(";"))):
             continue
         timed = False
-        for dtype in dtypes:
+        for dtype in dict.fromkeys([*dtypes, *ALSO_OF.get(name, ())]):
             kind = str(dtype).removeprefix("torch.")
             try:
                 result = measure(name, op["schema"], dtype)

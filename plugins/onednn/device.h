@@ -16,6 +16,7 @@ inline constexpr uint64_t kAlignment = 64;
 
 // The system's memory, for toolkit::BlockCache.
 struct SystemMemory {
+  static constexpr uint64_t kSpare = uint64_t{8} << 20;
   static std::byte* take(uint64_t bytes);
   static void give(std::byte* block, uint64_t bytes) noexcept;
 };

@@ -27,6 +27,20 @@ def refused(variable, value):
     del os.environ[variable]
 
 
+@contextmanager
+def rounded_products():
+    torch.backends.cuda.matmul.allow_tf32 = True
+    yield
+    torch.backends.cuda.matmul.allow_tf32 = False
+
+
+@contextmanager
+def deterministic():
+    torch.use_deterministic_algorithms(True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
 def steps_since(before):
     files = sorted(set(FOLDER.glob("program_*.txt")) - before, key=lambda p: int(p.stem.split("_")[-1]))
     return [line.split("\t")[0] for f in files for line in f.read_text().splitlines()]
@@ -100,6 +114,10 @@ def epilogues():
     before = library.lazyt_fake_cublaslt_questions()
     compare("eight alike", lambda: nn.Sequential(*(nn.Linear(16, 16) for _ in range(8))), x, train=False)
     REPORT["eight alike"]["questions"] = library.lazyt_fake_cublaslt_questions() - before
+    with rounded_products():
+        before = library.lazyt_fake_cublaslt_questions()
+        compare("eight in tf32", lambda: nn.Sequential(*(nn.Linear(16, 16) for _ in range(8))), x, train=False)
+    REPORT["eight in tf32"]["questions"] = library.lazyt_fake_cublaslt_questions() - before
 
 
 class Windows(nn.Module):
@@ -174,6 +192,8 @@ def windows():
     compare("one dim", lambda: nn.Conv1d(4, 6, 3, padding=1), x[:, :, 0])
     compare("three dims", lambda: nn.Conv3d(4, 6, 2, padding=1), torch.randn(1, 4, 5, 4, 3))
     compare("channels last x alone", Windows, x.to(memory_format=torch.channels_last))
+    with rounded_products():
+        compare("f32 in tf32", Windows, x)
     with refused("LAZYT_FAKE_CUDNN", "none"):  # other sizes: answers are kept
         compare("no engine", lambda: Windows(12), x)
     with refused("LAZYT_FAKE_CUDNN", "alone"):
@@ -208,6 +228,8 @@ def attention():
     compare("a scale", lambda: Attention(is_causal=True, scale=0.3), x, **half)
     compare("shared keys", lambda: Attention(heads=4, is_causal=True, enable_gqa=True), x, **half)
     compare("inference", lambda: Attention(is_causal=True), x, train=False, **half)
+    with deterministic():
+        compare("deterministic", lambda: Attention(is_causal=True), x, **half)
     compare("f32", Attention, x)
     compare("heads of 12", lambda: Attention(width=12), x, **half)
     compare("a mask", lambda: Attention(attn_mask=lambda x: torch.ones(11, 11, dtype=x.dtype, device=x.device).tril().log()), x, **half)

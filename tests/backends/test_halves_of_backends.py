@@ -33,3 +33,25 @@ def test_each_gradient_of_attention_in_halves_is_written(causal, dtype):
 
     for got, exact in zip(gradients(DEVICE, dtype), gradients("cpu", torch.float32), strict=True):
         torch.testing.assert_close(got, exact, rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("n", [1, 2, 7, 64, 2047, 2048, 5000])
+def test_signs_of_halves_keep_every_bit(n, dtype):
+    """Of all values, NaN and subnormal ones among them; as bits where elements lie in pairs, as numbers where not."""
+    bits = torch.arange(n, dtype=torch.int32) * 31337 % 65536
+    x = bits.to(torch.uint16).view(dtype)
+    y = bits.flip(0).to(torch.uint16).view(dtype)
+    y[y.isnan()] = -1  # the sign of a NaN is not kept where it is rounded
+    for f in (
+        lambda x, y: -x,
+        lambda x, y: x.abs(),
+        lambda x, y: torch.copysign(x, y),
+        lambda x, y: -torch.copysign(x.abs(), -y),
+        lambda x, y: x[1:].neg(),
+        lambda x, y: x.view(1, -1).neg() if n % 2 else x.view(2, -1).t().neg(),
+    ):
+        want, got = f(x, y), f(x.to("lazyt"), y.to("lazyt")).cpu()
+        assert torch.equal(got.isnan(), want.isnan())
+        same = ~want.isnan()
+        assert torch.equal(got[same].view(torch.int16), want[same].view(torch.int16))

@@ -1,5 +1,7 @@
 """What reads and writes at places, pools and resamples gives eager's values, whatever the dtype and size."""
 
+import os
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -127,6 +129,43 @@ def test_what_is_out_of_range_is_an_error_and_the_next_step_is_none(function):
     assert torch.equal(x[bad.clamp(max=2)].cpu(), x.cpu()[[1, 2]])
 
 
+def outcome(function):
+    try:
+        return function().cpu().tolist()
+    except (IndexError, RuntimeError) as error:
+        return type(error), str(error).splitlines()[0].removeprefix("[OUT_OF_RANGE] ")
+
+
+@pytest.mark.parametrize("shape", [(3,), (3, 2), (2, 3, 4), (2, 3, 2, 2), (3, 0), (0, 3), (2, 0, 3)])
+def test_an_index_out_of_range_is_what_eager_says_of_this_dim(shape):
+    if 0 in shape and os.environ["LAZYT_BACKEND"] == "cuda":
+        pytest.skip("no kernel is launched for no elements")
+    for dim, size in enumerate(shape):
+        rows = torch.ones(*shape[:dim], 2, *shape[dim + 1 :])
+        for function in (
+            lambda x, i, v: x[(slice(None),) * dim + (i,)],  # noqa: B023
+            lambda x, i, v: x.index_select(dim, i),  # noqa: B023
+            lambda x, i, v: x.index_add(dim, i, v),  # noqa: B023
+            lambda x, i, v: x.index_copy(dim, i, v),  # noqa: B023
+            lambda x, i, v: x.index_fill(dim, i, 2),  # noqa: B023
+            lambda x, i, v: F.embedding(i, x) if x.dim() == 2 and x.size(0) else x,
+            lambda x, i, v: x.index_put((i,), v) if dim == 0 else x,  # noqa: B023
+        ):
+            given = torch.zeros(shape), torch.tensor([0, size + 5]), rows
+            want, got = (outcome(lambda: function(*(t.to(d) for t in given))) for d in ("cpu", DEVICE))  # noqa: B023
+            assert got == want
+
+
+def test_a_probability_that_is_a_number_of_the_host():
+    for p in (0.0, 1.0):
+        x = torch.full((3,), 2.0, device=DEVICE).bernoulli_(torch.tensor(p))
+        assert x.cpu().tolist() == [p] * 3
+    with pytest.raises(RuntimeError, match="p_in >= 0 && p_in <= 1"):
+        torch.zeros(3, device=DEVICE).bernoulli_(torch.tensor(1.5)).cpu()
+    assert set(lazyt.metrics.fallbacks()) <= {"aten::_functional_assert_async"}  # whether it is one
+    lazyt.metrics.reset()
+
+
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_pools_and_resampling_keep_values_and_layouts(layout, dtype):
@@ -189,3 +228,9 @@ def test_an_index_without_elements_may_have_any_rank(shape, places):
     check(lambda x, i, s: x.scatter_add(0, i, s), x, index, torch.ones(places))
     check(lambda x, i, s: x.scatter_reduce(0, i, s, "amax"), x, index, torch.ones(places))
     check(lambda x, i: x.gather(0, i), x, index)
+
+
+def test_a_tensor_without_dims_has_no_place_to_turn_round_or_to_sort():
+    check(lambda x: x.flip(-1), torch.tensor(2.5))
+    for k in (0, 1):
+        check(lambda x: tuple(x.topk(k)), torch.tensor(2.5))  # noqa: B023

@@ -167,3 +167,40 @@ def test_sums_of_runs_of_every_length(count, dtype):
     for function in lambda t: t.sum(1), lambda t: t.norm(dim=1), torch.sum:
         got, exact = function(x.to(DEVICE)).cpu(), function(x.double())
         torch.testing.assert_close(got.double(), exact, rtol=bound, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.int32])
+@pytest.mark.parametrize("n", [5, 128, 1000, 70_001])
+def test_a_step_over_the_memory_of_what_dies(n, dtype):
+    """Each step's operands are given up to its results; what is read again in the step keeps its value."""
+
+    def step(x, y):
+        first = (x * y + x).abs() + x
+        second = first - x * y
+        return second, x + 0, first
+
+    x, y = (torch.arange(n) % 7 - 3).to(dtype), (torch.arange(n) % 5 - 2).to(dtype)
+    a, b = x.to(DEVICE), y.to(DEVICE)
+    for _ in range(4):
+        (x, y, kept), (a, b, also) = step(x, y), step(a, b)
+        lazyt.mark_step()
+        x, y, a, b = x.clamp(-9, 9), y.clamp(-9, 9), a.clamp(-9, 9), b.clamp(-9, 9)
+        lazyt.mark_step()
+        for want, got in ((x, a), (y, b), (kept, also)):
+            assert torch.equal(got.cpu(), want)
+
+
+def test_a_number_that_is_minus_zero_or_nan():
+    x = torch.tensor([1.5, -2.0, 0.0, -0.0, float("nan"), float("inf")] * 50)
+    nan = float("nan")
+    for f in (
+        lambda x: torch.copysign(x * 2, torch.tensor(-0.0, device=x.device)),
+        lambda x: (x + 1) * -0.0,
+        lambda x: (x * 2).clamp(min=nan),
+        lambda x: (x * 2).clamp(max=nan),
+        lambda x: (x * 2).clamp(min=0.5),
+        lambda x: (x * 2).clamp(max=-0.5),
+    ):
+        want, got = f(x), f(x.to(DEVICE)).cpu()
+        torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)
+        assert torch.equal(got.signbit()[want == want], want.signbit()[want == want])

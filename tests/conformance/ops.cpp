@@ -84,6 +84,8 @@ void store(uint8_t* at, lazyt_dtype_t dtype, double v) {
       return put(static_cast<int64_t>(v));
     case LAZYT_DTYPE_INT32:
       return put(static_cast<int32_t>(v));
+    case LAZYT_DTYPE_INT8:
+      return put(static_cast<int8_t>(v));
     case LAZYT_DTYPE_UINT8:
     case LAZYT_DTYPE_BOOL:
       return put(static_cast<uint8_t>(v));

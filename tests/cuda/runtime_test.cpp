@@ -262,6 +262,48 @@ TEST_F(Runtime, ImportedBytesAreShared) {
   tensor->dl_tensor.device.device_id = 0;
 }
 
+// What PyTorch does on its default stream, by which DLPack orders.
+TEST_F(Runtime, ImportedBytesAreReadBehindWhatTheirProducerStillDoes) {
+  BufferPtr buffer = upload(Floats(100, 1));
+  DLManagedTensorVersioned* tensor = nullptr;
+  ASSERT_EQ(text_of(kBufferTable.export_dlpack(buffer.get(), &tensor)), "");
+  const auto address = reinterpret_cast<CUdeviceptr>(tensor->dl_tensor.data);
+  configure("delay_us=20000");
+  {
+    const Current current(*device().context);
+    for (unsigned char byte : {1, 2, 3}) ASSERT_EQ(cu().cuMemsetD8Async(address, byte, 400, CU_STREAM_LEGACY), CUDA_SUCCESS);
+  }
+  lazyt_buffer_t* imported = nullptr;
+  ASSERT_EQ(text_of(kBufferTable.import_dlpack(device_, tensor, nullptr, &imported)), "");
+  float last;
+  std::memset(&last, 3, sizeof last);
+  EXPECT_EQ(download(BufferPtr(imported), 100), Floats(100, last));
+}
+
+TEST_F(Runtime, ExportedBytesAreHandedOutAgainBehindWhatTheirConsumerStillDoes) {
+  BufferPtr buffer = upload(Floats(1000, 1)), there = upload(Floats(1000, 0));
+  download(there, 1);  // its upload is done
+  DLManagedTensorVersioned *tensor = nullptr, *other = nullptr;
+  ASSERT_EQ(text_of(kBufferTable.export_dlpack(buffer.get(), &tensor)), "");
+  ASSERT_EQ(text_of(kBufferTable.export_dlpack(there.get(), &other)), "");
+  buffer = nullptr;
+  const auto from = reinterpret_cast<CUdeviceptr>(tensor->dl_tensor.data), to = reinterpret_cast<CUdeviceptr>(other->dl_tensor.data);
+  configure("delay_us=20000");
+  {
+    const Current current(*device().context);
+    for (int i = 0; i < 3; ++i) ASSERT_EQ(cu().cuMemcpyDtoDAsync(to, from, 4000, CU_STREAM_LEGACY), CUDA_SUCCESS);
+  }
+  tensor->deleter(tensor);
+  BufferPtr twos = upload(Floats(1000, 2));
+  {
+    const Current current(*device().context);
+    ASSERT_EQ(cu().cuStreamSynchronize(CU_STREAM_LEGACY), CUDA_SUCCESS);
+  }
+  configure("delay_us=0");
+  EXPECT_EQ(download(there, 1000), Floats(1000, 1));
+  other->deleter(other);
+}
+
 TEST_F(Runtime, TwoDevicesExchangeBytesInOrder) {
   lazyt_device_t* second = open(1);
   {

@@ -27,6 +27,7 @@ from conformance_corpus import (
     foreach,
     functions,
     indexing,
+    integers,
     losses,
     moves,
     normalizations,
@@ -64,6 +65,7 @@ def main():
         moves,
         resampling,
         losses,
+        integers,
     )
     for area in areas:
         area.make(folder)

@@ -385,6 +385,7 @@ typedef uint32_t lazyt_op_t;
 #define LAZYT_OP_LAZYT_NORMAL ((lazyt_op_t)371) /* lazyt::normal */
 #define LAZYT_OP_LAZYT_BERNOULLI ((lazyt_op_t)372) /* lazyt::bernoulli */
 #define LAZYT_OP_LAZYT_RANDINT ((lazyt_op_t)373) /* lazyt::randint */
-#define LAZYT_OP_COUNT 374
+#define LAZYT_OP_INT_MM ((lazyt_op_t)374) /* aten::_int_mm */
+#define LAZYT_OP_COUNT 375
 
 #endif /* LAZYT_OPS_H_ */

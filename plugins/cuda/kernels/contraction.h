@@ -8,7 +8,7 @@ namespace lazyt::cuda {
 
 struct Contraction {
   std::string name;
-  lazyt_dtype_t dtype;  // of both operands
+  lazyt_dtype_t dtype;  // of the result, and in which operands are read
   int64_t batch = 1, m = 0, n = 0, k = 0;
   // Texts that size the kernel: literals, or words that let shapes share a kernel.
   std::string text_m, text_n, text_k;

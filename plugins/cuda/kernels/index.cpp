@@ -2,7 +2,8 @@
 //
 // A read is one kernel. A write finds the place of each source (its key), sorts the sources by place (stable, so that those
 // of one place stay in order) and has one thread take all that one element gets: nothing depends on which thread is first,
-// and no atomics are needed. An index out of range is a fault; nothing is read or written for it.
+// and no atomics are needed. Places that are named by many are added up in pieces first, so that no thread takes more than
+// about twice the square root of all. An index out of range is a fault; nothing is read or written for it.
 #include "lazyt/toolkit/indexing.hpp"
 
 #include "sort.h"
@@ -152,6 +153,74 @@ LAZYT_KERNEL(KERNEL, WORDS, 256) {
   return keys;
 }
 
+// From how many sorted sources on they are cut into pieces, and of how many a piece is.
+int64_t piece_of(int64_t count) {
+  if (count <= 256) return count;
+  int64_t piece = 64;
+  while (piece * piece < count && piece < 4096) piece *= 2;
+  return piece;
+}
+
+// Takes what is sorted from t on, of one key, before `end`.
+constexpr std::string_view kRun = R"(
+    do {
+      [[maybe_unused]] const I p = SORTED ? (I)((const O*)a.w[3])[t] : t;
+      FROM
+      C v = (C)lazyt_load(x, source0 + from);
+      if (SCALED) v = lazyt_mul(v, ALPHA);
+      total = n == 0 ? v : COMBINE;
+      ++n;
+    } while (SORTED && ++t < end && keys[t] == key);
+)";
+
+// heads[piece, outer]: what the piece begins with, if that is of the key that the one before ends with.
+constexpr std::string_view kHeads = R"(
+LAZYT_KERNEL(KERNEL, 5, 256) {
+  const K* keys = (const K*)a.w[2];
+  const S* x = (const S*)a.w[1];
+  LAZYT_EACH(i, HEADS) {
+    I t = i / OUTER * PIECE;
+    const K key = keys[t];
+    if (key < 0 || t == 0 || keys[t - 1] != key) continue;
+    SPLIT
+    const I end = t + PIECE < PLACES ? t + PIECE : PLACES;
+    C total = (C)0;
+    long long n = 0;
+    RUN
+    lazyt_store((B*)a.w[0], i, total);
+  }
+}
+)";
+
+constexpr std::string_view kCombine = R"(
+LAZYT_KERNEL(KERNEL, 6, 256) {
+  const K* keys = (const K*)a.w[2];
+  T* y = (T*)a.w[0];
+  const S* x = (const S*)a.w[1];
+  LAZYT_EACH(i, COUNT) {
+    I t = i / OUTER;
+    const K key = keys[t];
+    if (key < 0 || (SORTED && t > 0 && keys[t - 1] == key)) continue;
+    SPLIT
+    TO
+    I end = PIECE < PLACES ? (t / PIECE + 1) * PIECE : PLACES;
+    if (end > PLACES) end = PLACES;
+    C total = INCLUDE ? lazyt_load(y, out0 + to) : (C)0;
+    long long n = INCLUDE;
+    RUN
+    if (PIECE < PLACES)
+      for (; end < PLACES && keys[end] == key; end += PIECE) {
+        const C v = lazyt_load((const B*)a.w[5], end / PIECE * OUTER + i % OUTER);
+        total = COMBINE;
+        if (MEAN)
+          for (t = end; t < end + PIECE && t < PLACES && keys[t] == key; ++t) ++n;
+      }
+    if (MEAN) total = lazyt_mean(total, n);
+    lazyt_store(y, out0 + to, total);
+  }
+}
+)";
+
 // out[outer, key] combined with what the source has for it. REQUIRES: out holds what takes part, or is to stay.
 void add_apply(Builder& b, const char* name, const Tensor& out, const Tensor& source, const Keys& keys, const Spread& s,
                const Combine& how) {
@@ -168,7 +237,9 @@ void add_apply(Builder& b, const char* name, const Tensor& out, const Tensor& so
   if (how.reduce == Reduce::kProd) combine = "lazyt_mul(total, v)";
   if (how.reduce == Reduce::kMax) combine = "lazyt_max(total, v)";
   if (how.reduce == Reduce::kMin) combine = "lazyt_min(total, v)";
-  const Defines defines = {
+  const int64_t piece = moves || !keys.sorted ? keys.count() : piece_of(keys.count()), heads = outer * ((keys.count() + piece - 1) / piece);
+  const lazyt_dtype_t between = toolkit::compute_dtype(out.dtype);
+  Defines defines = {
       {"T", moves ? bits_type(out.element()) : memory_type(out.dtype)},
       {"S", moves ? bits_type(out.element()) : memory_type(source.dtype)},
       {"C", moves ? bits_type(out.element()) : register_type(out.dtype)},
@@ -187,6 +258,9 @@ void add_apply(Builder& b, const char* name, const Tensor& out, const Tensor& so
       {"ALPHA", floats ? "(C)lazyt_f64(a.w[4])" : "(C)(long long)a.w[4]"},
       {"COMBINE", combine},
       {"MEAN", is(Reduce::kMean)},
+      {"B", memory_type(between)},
+      {"PIECE", std::to_string(piece)},
+      {"HEADS", std::to_string(heads)},
   };
   constexpr std::string_view kMove = R"(
 LAZYT_KERNEL(KERNEL, 5, 256) {
@@ -203,32 +277,6 @@ LAZYT_KERNEL(KERNEL, 5, 256) {
   }
 }
 )";
-  constexpr std::string_view kCombine = R"(
-LAZYT_KERNEL(KERNEL, 5, 256) {
-  const K* keys = (const K*)a.w[2];
-  T* y = (T*)a.w[0];
-  const S* x = (const S*)a.w[1];
-  LAZYT_EACH(i, COUNT) {
-    I t = i / OUTER;
-    const K key = keys[t];
-    if (key < 0 || (SORTED && t > 0 && keys[t - 1] == key)) continue;
-    SPLIT
-    TO
-    C total = INCLUDE ? lazyt_load(y, out0 + to) : (C)0;
-    long long n = INCLUDE;
-    do {
-      [[maybe_unused]] const I p = SORTED ? (I)((const O*)a.w[3])[t] : t;
-      FROM
-      C v = (C)lazyt_load(x, source0 + from);
-      if (SCALED) v = lazyt_mul(v, ALPHA);
-      total = n == 0 ? v : COMBINE;
-      ++n;
-    } while (SORTED && ++t < PLACES && keys[t] == key);
-    if (MEAN) total = lazyt_mean(total, n);
-    lazyt_store(y, out0 + to, total);
-  }
-}
-)";
   constexpr std::string_view kMean = R"(
 #ifndef LAZYT_MEAN_TEXT
 #define LAZYT_MEAN_TEXT
@@ -242,9 +290,26 @@ template <class Value> __device__ __forceinline__ Value lazyt_mean(Value total, 
 #endif
 )";
   const Word alpha = floats ? Word::f64(how.alpha) : Word::i64(how.alpha);
-  b.add_kernel(specialise(name, each_text(moves ? std::string(kMove) : std::string(kMean) + std::string(kCombine)), defines), count, kThreads,
-               {Word::address(out), Word::address(source), Word::address(keys.keys), Word::address(keys.order), alpha},
-               {source.storage, keys.keys.storage, keys.order.storage, out.storage}, {out.storage});
+  std::vector<Word> words = {Word::address(out), Word::address(source), Word::address(keys.keys), Word::address(keys.order), alpha};
+  std::vector<StorageId> reads = {source.storage, keys.keys.storage, keys.order.storage};
+  if (moves) {
+    reads.push_back(out.storage);
+    b.add_kernel(specialise(name, each_text(kMove), defines), count, kThreads, words, reads, {out.storage});
+    return;
+  }
+  std::string run(kRun);
+  std::erase(run, '\n');
+  defines.emplace_back("RUN", run);
+  Tensor parts = out;
+  if (piece < keys.count()) {
+    parts = b.scratch(between, {heads});
+    std::vector<Word> head_words = words;
+    head_words[0] = Word::address(parts);
+    b.add_kernel(specialise("heads", each_text(kHeads), defines), heads, kThreads, head_words, reads, {parts.storage});
+  }
+  words.push_back(Word::address(parts));
+  reads.insert(reads.end(), {out.storage, parts.storage});
+  b.add_kernel(specialise(name, each_text(std::string(kMean) + std::string(kCombine)), defines), count, kThreads, words, reads, {out.storage});
 }
 
 Spread spread_of(const Indexed& x, const Tensor& source) {

@@ -10,24 +10,24 @@ namespace {
 
 constexpr std::string_view kLeft = R"(
   struct Left {
-    const T* p;
+    const L* p;
     __device__ __forceinline__ void begin(const Args& a, long long z, long long m) {
-      p = (const T*)a.w[0] + z * (long long)a.w[6] + m * (long long)a.w[7];
+      p = (const L*)a.w[0] + z * (long long)a.w[6] + m * (long long)a.w[7];
       step = LEFT_STEP;
     }
     long long step;
-    __device__ __forceinline__ C at(long long k) const { return lazyt_load(p, k * step); }
+    __device__ __forceinline__ C at(long long k) const { return (C)lazyt_load(p, k * step); }
   };
 )";
 constexpr std::string_view kRight = R"(
   struct Right {
-    const T* p;
+    const R* p;
     long long step;
     __device__ __forceinline__ void begin(const Args& a, long long z, long long n) {
-      p = (const T*)a.w[1] + z * (long long)a.w[9] + n * RIGHT_ACROSS;
+      p = (const R*)a.w[1] + z * (long long)a.w[9] + n * RIGHT_ACROSS;
       step = (long long)a.w[10];
     }
-    __device__ __forceinline__ C at(long long k) const { return lazyt_load(p, k * step); }
+    __device__ __forceinline__ C at(long long k) const { return (C)lazyt_load(p, k * step); }
   };
 )";
 // The result is row-major.
@@ -54,7 +54,9 @@ void emit_own(Builder& b, const Product& p) {
   c.right_along_k = stride_or(p.b, 2, 1) != 1 && stride_or(p.b, 1, 1) == 1;
   c.left = kLeft, c.right = kRight, c.store = kStore;
   const bool integers = !is_floating(c.dtype), scaled = !is_number(p.alpha, 1), adds = p.addend.has_value();
-  c.defines = {{"LEFT_STEP", c.left_along_k && c.k > 1 ? "1" : "(long long)a.w[8]"},
+  c.defines = {{"L", memory_type(p.a.dtype)},
+               {"R", memory_type(p.b.dtype)},
+               {"LEFT_STEP", c.left_along_k && c.k > 1 ? "1" : "(long long)a.w[8]"},
                {"RIGHT_ACROSS", !c.right_along_k && stride_or(p.b, 2, 1) == 1 ? "1" : "(long long)a.w[11]"},
                {"NUMBER(w)", integers ? "(A)(long long)(w)" : "(A)lazyt_f64(w)"},
                {"SCALED", scaled ? "true" : "false"},
@@ -110,8 +112,20 @@ Refusal accept(const ProgramView& program, const lazyt_node_t& node) {
   return accepted();
 }
 
+Refusal accept_bytes(const ProgramView& program, const lazyt_node_t& node) {
+  for (const lazyt_arg_t& arg : program.args(node)) {
+    const lazyt_dtype_t dtype = program.values()[arg.payload].dtype;
+    if (dtype != LAZYT_DTYPE_INT8 && dtype != LAZYT_DTYPE_UINT8) return refuse_dtype(dtype);
+  }
+  return accepted();
+}
+
 }  // namespace
 
-void register_matmul(Operators& all) { toolkit::ProductRules<Builder, emit>::add(all, accept); }
+void register_matmul(Operators& all) {
+  using Rules = toolkit::ProductRules<Builder, emit>;
+  Rules::add(all, accept);
+  all.add(LAZYT_OP_INT_MM, {toolkit::Role::kOpaque, accept_bytes, Rules::mm});
+}
 
 }  // namespace lazyt::cuda

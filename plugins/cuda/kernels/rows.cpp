@@ -7,14 +7,14 @@
 namespace lazyt::cuda {
 namespace {
 
-// Begins a kernel of N_WORDS words: a team is at line l, which has n elements (none past the last line).
+// Begins a kernel of N_WORDS words: a team is at line l, of which it takes the elements from begin to n (none past the last line).
 constexpr std::string_view kBegin = R"(
 LAZYT_KERNEL(KERNEL, WORDS, THREADS) {
   using Team = lazyt_team<TEAM, COLUMNS, THREADS>;
   const int lane = Team::lane();
   for (long long base = blockIdx.x * (long long)Team::kLines; base < LINES; base += gridDim.x * (long long)Team::kLines) {
     const long long l = base + Team::line();
-    const long long n = l < LINES ? N : 0;
+    const long long begin = BEGIN, n = l < LINES ? END : 0;
     const T* x = (const T*)a.w[0] + (n ? LINE0(l) : 0);
 )";
 constexpr std::string_view kEnd = R"(
@@ -27,12 +27,70 @@ void add_rows(Builder& b, std::string_view name, std::string_view body, const Wa
               const std::vector<StorageId>& writes) {
   Defines defines = types_of(dtype);
   defines.emplace_back("WORDS", std::to_string(words.size()));
+  auto in_parts = [](const auto& define) { return define.first == "BEGIN"; };
+  if (std::none_of(walk.defines.begin(), walk.defines.end(), in_parts)) {
+    const Defines whole = {{"BEGIN", "0"}, {"END", "N"}, {"STEPS", "N"}};
+    defines.insert(defines.end(), whole.begin(), whole.end());
+  }
   defines.insert(defines.end(), more.begin(), more.end());
   std::string text(kBegin);
   text += body;
   text += kEnd;
   add_lines(b, name, text, walk, team, std::move(defines), std::move(words), reads, writes);
 }
+
+// ---- few long lines: in parts, each of them a line of a first kernel, whose results are the lines of a second one
+
+struct Parts {
+  int64_t count = 1, size = 0;  // parts of a line, elements of all but the last
+};
+// least: elements that a part is worth. most: parts of a line.
+Parts parts_of(const Walk& walk, const Team& team, int64_t least, int64_t most) {
+  constexpr int64_t kBusy = 1 << 17;  // threads
+  const int64_t wanted = std::min({kBusy / std::max<int64_t>(walk.lines * team.team, 1), walk.n / least, most});
+  if (wanted < 2) return {};
+  const int64_t size = (walk.n + wanted - 1) / wanted;
+  return {(walk.n + size - 1) / size, size};
+}
+// The walk of the parts, those that lines begin with first: operands 0 .. in_place - 1 lie as they did, of the others part l
+// has element l.
+Walk in_parts(const Walk& walk, const Parts& parts, size_t in_place) {
+  Walk out = walk;
+  const std::string lines = literal(walk.lines), size = literal(parts.size);
+  out.lines = walk.lines * parts.count;
+  size_t operand = 0;
+  out.defines = {{"LINES", literal(out.lines)}, {"N", literal(walk.n)},
+                 {"STEPS", size},               {"BEGIN", "(l / " + lines + " * " + size + ")"},
+                 {"END", "(begin + " + size + " < N ? begin + " + size + " : N)"}};
+  for (const auto& [name, text] : walk.defines) {
+    if (name.starts_with("LINE") && name.ends_with("(l)")) {
+      const std::string bare = name.substr(0, name.size() - 3);
+      out.defines.emplace_back("WHOLE_" + name, text);
+      out.defines.emplace_back(name, operand < in_place ? "WHOLE_" + bare + "((l) % " + lines + ")" : "(l)");
+      ++operand;
+    } else if (name.starts_with("AT")) {
+      out.defines.emplace_back(name, text);
+    }
+  }
+  return out;
+}
+// The walk over the parts' results, which operands 0 .. among_parts - 1 are.
+Walk over_parts(const Walk& walk, const Parts& parts, int among_parts = 1) {
+  Walk out = walk;
+  out.n = parts.count;
+  out.columns = walk.lines > 1;
+  for (auto& [name, text] : out.defines) {
+    if (name == "N") text = literal(parts.count);
+    for (int k = 0; k < among_parts; ++k) {
+      if (name == "LINE" + std::to_string(k) + "(l)") text = "(l)";
+      if (name == "AT" + std::to_string(k) + "(i)") text = "((i) * LINES)";
+    }
+  }
+  return out;
+}
+constexpr int64_t kLeastPart = 8192, kMostParts = 256, kLeastRunningPart = 4096, kMostRunningParts = 1024;
+
+std::string flag(bool set) { return set ? "true" : "false"; }
 
 // The dims that argument i lists; a single int counts as a list of one, none as no list.
 std::vector<bool> reduced_by(Builder& b, const lazyt_arg_t& arg, size_t rank) {
@@ -52,16 +110,23 @@ Refusal accept_real(const ProgramView& program, const lazyt_node_t& node) {
 
 constexpr std::string_view kLogSumExp = R"(
     C top = -LAZYT_INFINITY;
-    for (long long i = lane; i < n; i += TEAM) {
-      const C v = lazyt_load(x, AT0(i));
+    for (long long i = begin + lane; i < n; i += TEAM) {
+      const C v = (C)lazyt_load(x, AT0(i));
       top = v > top ? v : top;
     }
     top = Team::all(top, lazyt_greatest());
     const C shift = top - top == 0 ? top : (C)0;  // infinities stay themselves
     C sum = 0;
-    for (long long i = lane; i < n; i += TEAM) sum += exp(lazyt_load(x, AT0(i)) - shift);
+    for (long long i = begin + lane; i < n; i += TEAM) {
+      C each = exp((C)lazyt_load(x, AT0(i)) - shift);
+      if (OF_PARTS) each *= ((const C*)a.w[2])[LINE0(l) + AT0(i)];
+      sum += each;
+    }
     sum = Team::all(sum, lazyt_plus());
-    if (l < LINES && lane == 0) lazyt_store((T*)a.w[1] + LINE1(l), 0, log(sum) + shift);
+    if (l < LINES && lane == 0) {
+      lazyt_store((Y*)a.w[1] + LINE1(l), 0, TO_PARTS ? top : log(sum) + shift);
+      if (TO_PARTS) ((C*)a.w[2])[l] = sum;
+    }
 )";
 
 void lower_logsumexp(Builder& b, const lazyt_node_t& node) {
@@ -69,8 +134,20 @@ void lower_logsumexp(Builder& b, const lazyt_node_t& node) {
   const Tensor in = tensor_at(b, args[0]), out = b.make_dense(node.results);
   const auto reduced = reduced_by(b, args[1], in.dims().size());
   const Walk walk = walk_of({in.layout, beside(out.layout, in.dims(), reduced)}, reduced, false);
-  add_rows(b, "logsumexp", kLogSumExp, walk, team_for(walk), in.dtype, {},
-           {Word::address(in), Word::address(out)}, {in.storage}, {out.storage});
+  auto add = [&](const Walk& w, const Tensor& from, const Tensor& to, const Tensor* sums, bool of_parts) {
+    std::vector<Word> words = {Word::address(from), Word::address(to)};
+    std::vector<StorageId> reads = {from.storage}, writes = {to.storage};
+    if (sums) words.push_back(Word::address(*sums)), (of_parts ? reads : writes).push_back(sums->storage);
+    else words.push_back({});
+    const Defines more = {{"Y", memory_type(to.dtype)}, {"OF_PARTS", flag(of_parts)}, {"TO_PARTS", flag(sums && !of_parts)}};
+    add_rows(b, "logsumexp", kLogSumExp, w, team_for(w), from.dtype, more, words, reads, writes);
+  };
+  const Parts parts = parts_of(walk, team_for(walk), kLeastPart, kMostParts);
+  if (parts.count == 1) return add(walk, in, out, nullptr, false);
+  const lazyt_dtype_t dtype = compute_dtype(in.dtype);
+  const Tensor tops = b.scratch(dtype, {walk.lines * parts.count}), sums = b.scratch(dtype, tops.dims());
+  add(in_parts(walk, parts, 1), in, tops, &sums, false);
+  add(over_parts(walk, parts), tops, out, &sums, true);
 }
 Refusal accept_logsumexp(const ProgramView& program, const lazyt_node_t& node) {
   // Integers are summed in the default dtype, and cross with that as the result's dtype.
@@ -81,23 +158,30 @@ Refusal accept_logsumexp(const ProgramView& program, const lazyt_node_t& node) {
 
 // ---- variance
 
-// In two passes. The mean's rounding is undone: sum (x - c)^2 = sum (x - mean)^2 + n (mean - c)^2.
+// In two passes. The mean's rounding is undone: sum (x - c)^2 = sum (x - mean)^2 + n (mean - c)^2. Of parts: x is a part's
+// mean, and the squares are what it has and how far it is off.
 constexpr std::string_view kVariance = R"(
     double sum = 0;
-    for (long long i = lane; i < n; i += TEAM) sum += lazyt_load(x, AT0(i));
-    const double mean = Team::all(sum, lazyt_plus()) / (double)N;
+    for (long long i = begin + lane; i < n; i += TEAM) sum += (double)lazyt_load(x, AT0(i)) * WEIGHT(i);
+    const double count = OF_PARTS ? (double)COUNT : (double)(n - begin), mean = Team::all(sum, lazyt_plus()) / count;
     const C c = (C)mean;
     C squares = 0;
-    for (long long i = lane; i < n; i += TEAM) {
+    for (long long i = begin + lane; i < n; i += TEAM) {
       const C d = lazyt_load(x, AT0(i)) - c;
-      squares += d * d;
+      squares += d * d * (C)WEIGHT(i);
+      if (OF_PARTS) squares += (C)((const double*)a.w[4])[LINE0(l) + AT0(i)];
     }
-    const double off = mean - (double)c, all = (double)Team::all(squares, lazyt_plus()) - (double)N * off * off;
-    const double left = (double)N - lazyt_f64(a.w[3]);
+    const double off = mean - (double)c, all = (double)Team::all(squares, lazyt_plus()) - count * off * off;
+    const double left = count - lazyt_f64(a.w[3]);
     const double variance = (all < 0 ? 0 : all) / (left < 0 ? 0 : left);
     if (l < LINES && lane == 0) {
-      lazyt_store((T*)a.w[1] + LINE1(l), 0, (C)(ROOT ? sqrt(variance) : variance));
-      if (MEAN) lazyt_store((T*)a.w[2] + LINE2(l), 0, c);
+      if (TO_PARTS) {
+        ((double*)a.w[1])[l] = mean;
+        ((double*)a.w[2])[l] = all < 0 ? 0 : all;
+      } else {
+        lazyt_store((Y*)a.w[1] + LINE1(l), 0, (R)(ROOT ? sqrt(variance) : variance));
+        if (MEAN) lazyt_store((Y*)a.w[2] + LINE2(l), 0, (R)c);
+      }
     }
 )";
 
@@ -117,12 +201,28 @@ void lower_variance(Builder& b, const lazyt_node_t& node) {
   const Walk walk =
       walk_of({in.layout, beside(out.layout, in.dims(), reduced), beside(mean.layout, in.dims(), reduced)},
               reduced, false);
-  std::vector<StorageId> writes = {out.storage};
-  if (kMean) writes.push_back(mean.storage);
-  add_rows(b, kRoot ? "std" : "var", kVariance, walk, team_for(walk), in.dtype,
-           {{"ROOT", kRoot ? "true" : "false"}, {"MEAN", kMean ? "true" : "false"}},
-           {Word::address(in), Word::address(out), Word::address(mean), Word::f64(correction)}, {in.storage},
-           writes);
+  auto add = [&](const Walk& w, const Tensor& from, const Tensor& to, const Tensor& second, bool has_second, const Parts* of, const Tensor* squares) {
+    std::vector<StorageId> reads = {from.storage}, writes = {to.storage};
+    if (has_second) writes.push_back(second.storage);
+    if (squares) reads.push_back(squares->storage);
+    std::string weight = "1";
+    if (of) weight = "((i) + 1 < N ? (double)" + literal(of->size) + " : (double)" + literal(walk.n - (of->count - 1) * of->size) + ")";
+    add_rows(b, kRoot ? "std" : "var", kVariance, w, team_for(w), from.dtype,
+             {{"ROOT", flag(kRoot)},
+              {"MEAN", flag(kMean)},
+              {"Y", memory_type(out.dtype)},
+              {"R", register_type(out.dtype)},
+              {"OF_PARTS", flag(of != nullptr)},
+              {"TO_PARTS", flag(!of && w.lines != walk.lines)},
+              {"WEIGHT(i)", weight},
+              {"COUNT", literal(walk.n)}},
+             {Word::address(from), Word::address(to), Word::address(second), Word::f64(correction), Word::address(squares ? *squares : from)}, reads, writes);
+  };
+  const Parts parts = parts_of(walk, team_for(walk), kLeastPart, kMostParts);
+  if (parts.count == 1) return add(walk, in, out, mean, kMean, nullptr, nullptr);
+  const Tensor means = b.scratch(LAZYT_DTYPE_FLOAT64, {walk.lines * parts.count}), squares = b.scratch(LAZYT_DTYPE_FLOAT64, means.dims());
+  add(in_parts(walk, parts, 1), in, means, squares, true, nullptr, nullptr);
+  add(over_parts(walk, parts), means, out, mean, kMean, &parts, &squares);
 }
 
 // ---- extremes
@@ -139,9 +239,9 @@ constexpr std::string_view kExtreme = R"(
       }
     };
     lazyt_place<C> best = {(C)0, -1};
-    for (long long i = lane; i < n; i += TEAM) {
+    for (long long i = begin + lane; i < n; i += TEAM) {
       const C v = lazyt_load(x, AT0(i));
-      if (best.at < 0 || BEATS(v, best.value)) best.value = v, best.at = i;
+      if (best.at < 0 || BEATS(v, best.value)) best.value = v, best.at = OF_PARTS ? ((const long long*)a.w[3])[LINE0(l) + AT0(i)] : i;
     }
     best = Team::all(best, Best());
     if (l < LINES && lane == 0) {
@@ -162,11 +262,19 @@ void add_extreme(Builder& b, const Tensor& in, const std::vector<bool>& reduced,
   const Walk walk =
       walk_of({in.layout, beside(places.layout, in.dims(), reduced), beside(kept.layout, in.dims(), reduced)},
               reduced, true);
-  std::vector<StorageId> writes = {places.storage};
-  if (values) writes.push_back(values->storage);
-  add_rows(b, max ? "max_place" : "min_place", kExtreme, walk, team_for(walk), in.dtype,
-           {{"BEATS", max ? "lazyt_larger" : "lazyt_smaller"}, {"VALUES", values ? "true" : "false"}},
-           {Word::address(in), Word::address(places), Word::address(kept)}, {in.storage}, writes);
+  auto add = [&](const Walk& w, const Tensor& from, const Tensor& at, const Tensor* best, const Tensor* places_of_parts) {
+    std::vector<StorageId> reads = {from.storage}, writes = {at.storage};
+    if (best) writes.push_back(best->storage);
+    if (places_of_parts) reads.push_back(places_of_parts->storage);
+    add_rows(b, max ? "max_place" : "min_place", kExtreme, w, team_for(w), in.dtype,
+             {{"BEATS", max ? "lazyt_larger" : "lazyt_smaller"}, {"VALUES", flag(best != nullptr)}, {"OF_PARTS", flag(places_of_parts != nullptr)}},
+             {Word::address(from), Word::address(at), Word::address(best ? *best : at), Word::address(places_of_parts ? *places_of_parts : at)}, reads, writes);
+  };
+  const Parts parts = parts_of(walk, team_for(walk), kLeastPart, kMostParts);
+  if (parts.count == 1) return add(walk, in, places, values, nullptr);
+  const Tensor best = b.scratch(in.dtype, {walk.lines * parts.count}), at = b.scratch(LAZYT_DTYPE_INT64, best.dims());
+  add(in_parts(walk, parts, 1), in, at, &best, nullptr);
+  add(over_parts(walk, parts), best, places, values, &at);
 }
 template <bool kMax>
 void lower_arg_extreme(Builder& b, const lazyt_node_t& node) {
@@ -184,11 +292,13 @@ void lower_extreme_dim(Builder& b, const lazyt_node_t& node) {
 }
 
 constexpr std::string_view kBoth = R"(
-    C low = lazyt_load(x, 0), high = low;
-    for (long long i = lane; i < n; i += TEAM) {
+    const T* highs = OF_PARTS ? (const T*)a.w[3] + (n ? LINE0(l) : 0) : x;
+    C low = lazyt_load(x, n ? AT0(begin) : 0), high = lazyt_load(highs, n ? AT0(begin) : 0);
+    for (long long i = begin + lane; i < n; i += TEAM) {
       const C v = lazyt_load(x, AT0(i));
+      const C w = OF_PARTS ? lazyt_load(highs, AT0(i)) : v;
       if (lazyt_smaller(v, low)) low = v;
-      if (lazyt_larger(v, high)) high = v;
+      if (lazyt_larger(w, high)) high = w;
     }
     low = Team::all(low, lazyt_least());
     high = Team::all(high, lazyt_greatest());
@@ -205,9 +315,16 @@ void lower_aminmax(Builder& b, const lazyt_node_t& node) {
   const Walk walk =
       walk_of({in.layout, beside(low.layout, in.dims(), reduced), beside(high.layout, in.dims(), reduced)},
               reduced, false);
-  add_rows(b, "aminmax", kBoth, walk, team_for(walk), in.dtype, {},
-           {Word::address(in), Word::address(low), Word::address(high)}, {in.storage},
-           {low.storage, high.storage});
+  auto add = [&](const Walk& w, const Tensor& lows, const Tensor& highs, const Tensor& least, const Tensor& most) {
+    add_rows(b, "aminmax", kBoth, w, team_for(w), in.dtype, {{"OF_PARTS", flag(lows.storage != highs.storage)}},
+             {Word::address(lows), Word::address(least), Word::address(most), Word::address(highs)}, {lows.storage, highs.storage},
+             {least.storage, most.storage});
+  };
+  const Parts parts = parts_of(walk, team_for(walk), kLeastPart, kMostParts);
+  if (parts.count == 1) return add(walk, in, in, low, high);
+  const Tensor lows = b.scratch(in.dtype, {walk.lines * parts.count}), highs = b.scratch(in.dtype, lows.dims());
+  add(in_parts(walk, parts, 1), in, in, lows, highs);
+  add(over_parts(walk, parts), lows, highs, low, high);
 }
 
 // ---- running sums and products
@@ -230,17 +347,19 @@ constexpr std::string_view kLogSumExpOf = R"(
     };
 )";
 
-// Join is one of these, over A. A chunk of TEAM elements at a time; `carry` is the total of those before.
+// Join is one of these, over A. A chunk of TEAM elements at a time; `carry` is the total of those before. Long lines: the
+// totals of parts, those before each of them, and the parts again.
 constexpr std::string_view kRunning = R"(
-    T* y = (T*)a.w[1] + (n ? LINE1(l) : 0);
-    A carry = IDENTITY;
-    for (long long first = 0; first < N; first += TEAM) {
-      const long long i = first + lane;
+    T* y = TOTALS ? nullptr : (T*)a.w[1] + (n ? LINE1(l) : 0);
+    A carry = GOES_ON && begin > 0 && n ? ((const A*)a.w[2])[l - ALL_LINES] : (A)(IDENTITY);
+    for (long long first = 0; first < STEPS; first += TEAM) {
+      const long long i = begin + first + lane;
       A total;
       const A v = Join()(carry, Team::scan(i < n ? (A)lazyt_load(x, AT0(i)) : (A)(IDENTITY), Join(), &total));
-      if (i < n) lazyt_store(y, AT1(i), (C)v);
+      if (!TOTALS && i < n) lazyt_store(y, AT1(i), (C)v);
       carry = Join()(carry, total);
     }
+    if (TOTALS && l < LINES && lane == 0) ((A*)a.w[1])[l] = carry;
 )";
 
 Refusal accept_running(const ProgramView& program, const lazyt_node_t& node) {
@@ -267,9 +386,20 @@ void lower_running(Builder& b, const lazyt_node_t& node) {
   const Walk walk = walk_along({in.layout, out.layout}, static_cast<size_t>(int_at(b.program, node, 1)));
   std::string total = is_floating(in.dtype) ? "double" : "unsigned long long";
   if (kKind.exact) total = register_type(in.dtype);
-  add_rows(b, "running", std::string(kKind.join) + std::string(kRunning), walk, scanning_team_for(walk),
-           in.dtype, {{"A", total}, {"IDENTITY", std::string(kKind.identity)}},
-           {Word::address(in), Word::address(out)}, {in.storage}, {out.storage});
+  auto add = [&](const Walk& w, lazyt_dtype_t dtype, const Tensor& from, const Tensor& to, const Tensor* before, bool totals) {
+    std::vector<StorageId> reads = {from.storage};
+    if (before) reads.push_back(before->storage);
+    add_rows(b, "running", std::string(kKind.join) + std::string(kRunning), w, scanning_team_for(w), dtype,
+             {{"A", total}, {"IDENTITY", std::string(kKind.identity)}, {"GOES_ON", flag(before != nullptr)}, {"ALL_LINES", literal(walk.lines)}, {"TOTALS", flag(totals)}},
+             {Word::address(from), Word::address(to), Word::address(before ? *before : to)}, reads, {to.storage});
+  };
+  const Parts parts = parts_of(walk, scanning_team_for(walk), kLeastRunningPart, kMostRunningParts);
+  if (parts.count == 1) return add(walk, in.dtype, in, out, nullptr, false);
+  const lazyt_dtype_t wide = kKind.exact ? compute_dtype(in.dtype) : is_floating(in.dtype) ? LAZYT_DTYPE_FLOAT64 : LAZYT_DTYPE_INT64;
+  const Tensor totals = b.scratch(wide, {walk.lines * parts.count}), before = b.scratch(wide, totals.dims());
+  add(in_parts(walk, parts, 1), in.dtype, in, totals, nullptr, true);
+  add(over_parts(walk, parts, 2), wide, totals, before, nullptr, false);
+  add(in_parts(walk, parts, 2), in.dtype, in, out, &before, false);
 }
 
 // The latest of equal extremes counts; a NaN stays, the latest NaN's place.
@@ -284,16 +414,21 @@ constexpr std::string_view kRunningExtreme = R"(
     T* y = (T*)a.w[1] + (n ? LINE1(l) : 0);
     long long* places = (long long*)a.w[2] + (n ? LINE2(l) : 0);
     lazyt_place<C> carry = {(C)0, -1};
-    for (long long first = 0; first < N; first += TEAM) {
-      const long long i = first + lane;
+    if (GOES_ON && begin > 0 && n) carry = {lazyt_load((const T*)a.w[3], l - ALL_LINES), ((const long long*)a.w[4])[l - ALL_LINES]};
+    for (long long first = 0; first < STEPS; first += TEAM) {
+      const long long i = begin + first + lane;
       lazyt_place<C> own = {(C)0, -1}, total;
-      if (i < n) own.value = lazyt_load(x, AT0(i)), own.at = i;
+      if (i < n) own.value = lazyt_load(x, AT0(i)), own.at = OF_PARTS ? ((const long long*)a.w[4])[LINE0(l) + AT0(i)] : i;
       own = Latest()(carry, Team::scan(own, Latest(), &total));
-      if (i < n) {
+      if (!TOTALS && i < n) {
         lazyt_store(y, AT1(i), own.value);
         places[AT2(i)] = own.at;
       }
       carry = Latest()(carry, total);
+    }
+    if (TOTALS && l < LINES && lane == 0) {
+      lazyt_store(y, 0, carry.value);
+      *places = carry.at;
     }
 )";
 template <bool kMax>
@@ -303,10 +438,26 @@ void lower_running_extreme(Builder& b, const lazyt_node_t& node) {
   if (values.count() == 0) return;
   const Walk walk =
       walk_along({in.layout, values.layout, places.layout}, static_cast<size_t>(int_at(b.program, node, 1)));
-  add_rows(b, kMax ? "cummax" : "cummin", kRunningExtreme, walk, scanning_team_for(walk), in.dtype,
-           {{"BEATS", kMax ? "lazyt_larger" : "lazyt_smaller"}},
-           {Word::address(in), Word::address(values), Word::address(places)}, {in.storage},
-           {values.storage, places.storage});
+  struct Pair {
+    Tensor values, places;
+  };
+  auto add = [&](const Walk& w, const Tensor& from, const Pair& to, const Pair* parts, bool of_parts, bool totals) {
+    std::vector<StorageId> reads = {from.storage};
+    if (parts) reads.insert(reads.end(), {parts->values.storage, parts->places.storage});
+    add_rows(b, kMax ? "cummax" : "cummin", kRunningExtreme, w, scanning_team_for(w), in.dtype,
+             {{"BEATS", kMax ? "lazyt_larger" : "lazyt_smaller"}, {"OF_PARTS", flag(of_parts)}, {"GOES_ON", flag(parts && !of_parts)}, {"ALL_LINES", literal(walk.lines)}, {"TOTALS", flag(totals)}},
+             {Word::address(from), Word::address(to.values), Word::address(to.places), Word::address(parts ? parts->values : from),
+              Word::address(parts ? parts->places : from)},
+             reads, {to.values.storage, to.places.storage});
+  };
+  const Pair out{values, places};
+  const Parts parts = parts_of(walk, scanning_team_for(walk), kLeastRunningPart, kMostRunningParts);
+  if (parts.count == 1) return add(walk, in, out, nullptr, false, false);
+  auto pair = [&] { return Pair{b.scratch(in.dtype, {walk.lines * parts.count}), b.scratch(LAZYT_DTYPE_INT64, {walk.lines * parts.count})}; };
+  const Pair totals = pair(), before = pair();
+  add(in_parts(walk, parts, 1), in, totals, nullptr, false, true);
+  add(over_parts(walk, parts, 3), totals.values, before, &totals, true, false);
+  add(in_parts(walk, parts, 3), in, out, &before, false, false);
 }
 
 // ---- sorting

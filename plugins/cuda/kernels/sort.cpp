@@ -15,17 +15,19 @@ constexpr std::string_view kBefore = R"(
    : (DESCENDING ? lazyt_larger(p, q) : lazyt_larger(q, p)) ? true : (DESCENDING ? lazyt_larger(q, p) : lazyt_larger(p, q)) ? false : (i) < (j))
 )";
 
-// Sorts tiles of SIZE elements, ROWS tiles a block, by a bitonic network. DIRECT: a line is a tile, and what
-// is asked goes to the results; else keys and places go to memory, line by line.
+// Sorts tiles of SIZE of the M elements of a line, ROWS tiles a block, by a bitonic network. DIRECT: a line is a tile, and what
+// is asked goes to the results; else the first KEEP keys of each tile and their places go to memory, OUT of a line. AGAIN: the
+// elements are what an earlier pass kept.
 constexpr std::string_view kTiles = R"(
-LAZYT_KERNEL(KERNEL, 3, THREADS) {
+LAZYT_KERNEL(KERNEL, 4, THREADS) {
   __shared__ C keys[ROWS * SIZE];
   __shared__ I places[ROWS * SIZE];
   for (long long base = blockIdx.x * (long long)ROWS; base < LINES * TILES; base += gridDim.x * (long long)ROWS) {
     for (int s = threadIdx.x; s < ROWS * SIZE; s += THREADS) {
       const long long tile = base + s / SIZE, l = tile / TILES, i = tile % TILES * SIZE + s % SIZE;
-      places[s] = (I)i;
-      keys[s] = l < LINES && i < N ? lazyt_load((const T*)a.w[0] + LINE0(l), AT0(i)) : (C)0;
+      const bool is_there = l < LINES && i < M;
+      places[s] = !AGAIN ? (I)i : is_there ? ((const I*)a.w[3])[l * M + i] : (I)N;
+      keys[s] = !is_there ? (C)0 : AGAIN ? lazyt_load((const T*)a.w[0], l * M + i) : lazyt_load((const T*)a.w[0] + LINE0(l), AT0(i));
     }
     for (int size = 2; size <= SIZE; size *= 2)
       for (int stride = size / 2; stride > 0; stride /= 2) {
@@ -47,10 +49,10 @@ LAZYT_KERNEL(KERNEL, 3, THREADS) {
       const int p = s % SIZE;
       if (l >= LINES) continue;
       if (!DIRECT) {
-        const long long i = tile % TILES * SIZE + p;
-        if (i >= N) continue;
-        lazyt_store((T*)a.w[1], l * N + i, keys[s]);
-        ((I*)a.w[2])[l * N + i] = places[s];
+        const long long i = tile % TILES * KEEP + p;
+        if (p >= KEEP || i >= OUT) continue;
+        lazyt_store((T*)a.w[1], l * OUT + i, keys[s]);
+        ((I*)a.w[2])[l * OUT + i] = places[s];
         continue;
       }
       TAKE(l, p, keys[s], places[s], keys[s - p + N - 1], keys[p ? s - 1 : s])
@@ -137,13 +139,9 @@ void add_sort(Builder& b, const Tensor& in, const Tensor& values, const Tensor& 
   };
   const Walk walk = walk_of({in.layout, seen(values), seen(places)}, reduced, true);
   if (values.count() == 0) return;
-  const int64_t n = walk.n, tiles = (n + kTile - 1) / kTile;
+  const int64_t n = walk.n;
   const bool small = n < INT32_MAX;
-  int64_t size = 2;
-  while (size < n && size < kTile) size *= 2;
-  const int64_t rows = std::max<int64_t>(256 / size, 1),
-                threads = std::clamp<int64_t>(rows * size / 2, 32, 1024);
-
+  const lazyt_dtype_t index = small ? LAZYT_DTYPE_INT32 : LAZYT_DTYPE_INT64;
   Defines defines = walk.defines;
   for (const auto& define : types_of(in.dtype)) defines.push_back(define);
   auto flag = [](bool set) { return set ? "true" : "false"; };
@@ -153,27 +151,47 @@ void add_sort(Builder& b, const Tensor& in, const Tensor& values, const Tensor& 
                         {"FIRST", flag(first)},
                         {"MEDIAN", flag(sorting.kind == Sorting::kMedian)}};
   defines.insert(defines.end(), more.begin(), more.end());
-  Defines tiled = defines;
-  const Defines shape = {{"SIZE", std::to_string(size)},
-                         {"ROWS", std::to_string(rows)},
-                         {"THREADS", std::to_string(threads)},
-                         {"TILES", literal(tiles)},
-                         {"DIRECT", flag(tiles == 1)}};
-  tiled.insert(tiled.end(), shape.begin(), shape.end());
   const std::string tile_text = text_of({kBefore, kTake, kTiles}, {"BEFORE", "TAKE"});
-  const auto blocks =
-      static_cast<uint32_t>(std::min<int64_t>((walk.lines * tiles + rows - 1) / rows, INT32_MAX));
-  auto sort_tiles = [&](const Tensor& keys, const Tensor& at) {
-    b.add_kernel(specialise("sort", tile_text, tiled), {blocks, 1, 1}, {static_cast<uint32_t>(threads), 1, 1},
-                 0, {Word::address(in), Word::address(keys), Word::address(at)}, {in.storage},
+  // Of lines of m elements, those of `from`, or what was kept of them and their places.
+  auto sort_tiles = [&](const Tensor& from, const Tensor* from_places, int64_t m, int64_t keep, const Tensor& keys, const Tensor& at) {
+    int64_t size = 2;
+    while (size < m && size < kTile) size *= 2;
+    const int64_t tiles = (m + size - 1) / size, rows = std::max<int64_t>(256 / size, 1), threads = std::clamp<int64_t>(rows * size / 2, 32, 1024);
+    Defines tiled = defines;
+    const Defines shape = {{"SIZE", std::to_string(size)},
+                           {"ROWS", std::to_string(rows)},
+                           {"THREADS", std::to_string(threads)},
+                           {"TILES", literal(tiles)},
+                           {"DIRECT", flag(tiles == 1)},
+                           {"AGAIN", flag(from_places != nullptr)},
+                           {"M", literal(m)},
+                           {"KEEP", literal(keep)},
+                           {"OUT", literal(std::min(tiles * keep, m))}};
+    tiled.insert(tiled.end(), shape.begin(), shape.end());
+    const auto blocks = static_cast<uint32_t>(std::min<int64_t>((walk.lines * tiles + rows - 1) / rows, INT32_MAX));
+    std::vector<StorageId> reads = {from.storage};
+    if (from_places) reads.push_back(from_places->storage);
+    b.add_kernel(specialise("sort", tile_text, tiled), {blocks, 1, 1}, {static_cast<uint32_t>(threads), 1, 1}, 0,
+                 {Word::address(from), Word::address(keys), Word::address(at), Word::address(from_places ? *from_places : from)}, reads,
                  {keys.storage, at.storage});
   };
-  if (tiles == 1) return sort_tiles(values, places);
+  if (n <= kTile) return sort_tiles(in, nullptr, n, n, values, places);
+
+  if (first && 2 * sorting.k <= kTile) {  // the first of all are among the first of each tile
+    Tensor from = in, from_places;
+    int64_t m = n;
+    for (bool again = false; m > kTile; again = true) {
+      const int64_t kept = std::min((m + kTile - 1) / kTile * sorting.k, m);
+      const Tensor keys = b.scratch(in.dtype, {walk.lines * kept}), at = b.scratch(index, {walk.lines * kept});
+      sort_tiles(from, again ? &from_places : nullptr, m, sorting.k, keys, at);
+      from = keys, from_places = at, m = kept;
+    }
+    return sort_tiles(from, &from_places, m, m, values, places);
+  }
 
   const Dims all{walk.lines * n};
-  const lazyt_dtype_t index = small ? LAZYT_DTYPE_INT32 : LAZYT_DTYPE_INT64;
   Tensor keys = b.scratch(in.dtype, all), at = b.scratch(index, all);
-  sort_tiles(keys, at);
+  sort_tiles(in, nullptr, n, kTile, keys, at);
   for (int64_t width = kTile; width < n; width *= 2) {
     const Tensor next_keys = b.scratch(in.dtype, all), next_at = b.scratch(index, all);
     b.add_kernel(specialise("merge", text_of({kBefore, kMerge}, {"BEFORE"}), defines), walk.lines * n, 256,

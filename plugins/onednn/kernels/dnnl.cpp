@@ -177,6 +177,8 @@ memory::data_type to_dnnl(lazyt_dtype_t dtype) {
     case LAZYT_DTYPE_FLOAT32: return memory::data_type::f32;
     case LAZYT_DTYPE_BFLOAT16: return memory::data_type::bf16;
     case LAZYT_DTYPE_UINT8: return memory::data_type::u8;
+    case LAZYT_DTYPE_INT8: return memory::data_type::s8;
+    case LAZYT_DTYPE_INT32: return memory::data_type::s32;
     default: throw plugin::Error(LAZYT_CODE_UNIMPLEMENTED, "oneDNN computes no dtype " + std::to_string(dtype));
   }
 }

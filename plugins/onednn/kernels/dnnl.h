@@ -16,7 +16,7 @@ namespace lazyt::onednn {
 
 const dnnl::engine& cpu_engine();
 
-// f32 and bf16. Throws UNIMPLEMENTED for others.
+// f32, bf16, bytes and i32. Throws UNIMPLEMENTED for others.
 dnnl::memory::data_type to_dnnl(lazyt_dtype_t dtype);
 
 // The tensor as it lies. Dims of size 1 get the stride of a dense tensor, because oneDNN tells layouts by strides.

@@ -84,7 +84,65 @@ void FusedKernel::store(Reg r, const Tensor& t) {
   const Register& reg = registers_[r];
   // A conversion from halves alone is code too: the register machine has it.
   if (reg.source == Source::kLoad && is_half(loads_[reg.source_index].tensor.dtype) && !is_half(t.dtype)) r = op(vm::Op::kMove, r);
+  // A number is rounded where it is stored.
+  for (const Instruction& i : code_)
+    if (i.out == r && i.kind == (t.dtype == LAZYT_DTYPE_BFLOAT16 ? tile::Source::Kind::kRoundBf16 : tile::Source::Kind::kRoundF16) && is_half(t.dtype) &&
+        registers_[i.a].source == Source::kNumber)
+      r = i.a;
   stores_.push_back({t, r});
+}
+
+std::optional<FusedKernel> FusedKernel::as_bits() const {
+  const int64_t count = toolkit::count_of(dims_);
+  if (loads_.empty() || code_.empty() || !numbers_.empty() || !indices_.empty() || !randoms_.empty() || !reductions_.empty() || count % 2)
+    return std::nullopt;
+  const lazyt_dtype_t dtype = loads_[0].tensor.dtype;
+  auto fits = [&](const Tensor& t) {
+    return t.dtype == dtype && t.layout.dims == dims_ && t.layout.strides == toolkit::row_major(dims_) && t.layout.offset % 2 == 0;
+  };
+  if (!is_half(dtype) || !std::all_of(loads_.begin(), loads_.end(), [&](auto& l) { return fits(l.tensor); }) ||
+      !std::all_of(stores_.begin(), stores_.end(), [&](auto& s) { return fits(s.tensor); }))
+    return std::nullopt;
+  auto pairs = [&](const Tensor& t) { return Tensor{t.storage, LAZYT_DTYPE_INT32, {t.layout.offset / 2, {count / 2}, {1}}}; };
+  FusedKernel out({count / 2}, {});
+  auto mask = [&](uint32_t bits) { return out.number({true, true, 0, static_cast<int32_t>(bits), 0, LAZYT_DTYPE_INT32}, Type::kI32); };
+  std::vector<Reg> to(registers_.size(), kNoReg);
+  for (const Load& l : loads_) to[l.reg] = out.load(pairs(l.tensor));
+  for (const Instruction& i : code_) {
+    const Reg a = to[i.a];
+    const bool moves = i.kind == (dtype == LAZYT_DTYPE_BFLOAT16 ? tile::Source::Kind::kRoundBf16 : tile::Source::Kind::kRoundF16) ||
+                       (i.kind == tile::Source::Kind::kOp && i.op == vm::Op::kMove);
+    if (moves) {
+      to[i.out] = a;
+    } else if (i.kind != tile::Source::Kind::kOp) {
+      return std::nullopt;
+    } else if (i.op == vm::Op::kNeg) {
+      to[i.out] = out.op(vm::Op::kXor, a, mask(0x80008000));
+    } else if (i.op == vm::Op::kAbs) {
+      to[i.out] = out.op(vm::Op::kAnd, a, mask(0x7fff7fff));
+    } else if (i.op == vm::Op::kCopysign) {
+      const Reg size = out.op(vm::Op::kAnd, a, mask(0x7fff7fff)), sign = out.op(vm::Op::kAnd, to[i.b], mask(0x80008000));
+      to[i.out] = out.op(vm::Op::kOr, size, sign);
+    } else {
+      return std::nullopt;
+    }
+  }
+  for (const Store& s : stores_) out.store(to[s.reg], pairs(s.tensor));
+  return out;
+}
+
+void FusedKernel::drop_unread() {
+  std::vector<bool> read(registers_.size(), false);
+  for (const Store& s : stores_) read[s.reg] = true;
+  for (const Reduction& r : reductions_) read[r.reg] = true;
+  std::vector<Instruction> kept;
+  for (size_t k = code_.size(); k-- > 0;) {
+    if (!read[code_[k].out]) continue;
+    for (Reg r : {code_[k].a, code_[k].b, code_[k].c})
+      if (r != kNoReg) read[r] = true;
+    kept.push_back(code_[k]);
+  }
+  code_.assign(kept.rbegin(), kept.rend());
 }
 
 void FusedKernel::reduce(Reg r, ReduceKind kind, const Tensor& t, double divisor, bool root) {
@@ -98,6 +156,8 @@ Dims FusedKernel::widest(const Dims& dims) const {
 }
 
 void FusedKernel::build(Builder& b, const std::vector<StorageId>& may_alias_inputs) {
+  drop_unread();
+  if (auto bits = as_bits()) return bits->build(b, may_alias_inputs);
   auto step = std::make_unique<FusedStep>();
   const size_t rank = dims_.size();
   step->count_ = toolkit::count_of(dims_);
@@ -133,19 +193,20 @@ void FusedKernel::build(Builder& b, const std::vector<StorageId>& may_alias_inpu
   step->first_ = planned.first;
   step->last_ = planned.last;
 
-  // Slots: sources keep theirs; results of instructions share by last use.
   const size_t registers = registers_.size();
-  std::vector<uint16_t> slot(registers, UINT16_MAX);
-  uint16_t slots = 0;
-  for (size_t r = 0; r < registers; ++r)
-    if (registers_[r].source != Source::kNone) slot[r] = slots++;
   constexpr size_t kForever = SIZE_MAX;
-  std::vector<size_t> last(registers, 0);
-  for (size_t i = 0; i < code_.size(); ++i)
+  std::vector<size_t> last(registers, 0), made(registers, 0);
+  for (size_t i = 0; i < code_.size(); ++i) {
+    made[code_[i].out] = i;
     for (Reg r : {code_[i].a, code_[i].b, code_[i].c})
       if (r != kNoReg) last[r] = i;
+  }
   for (const Store& s : stores_) last[s.reg] = kForever;
   for (const Reduction& r : reductions_) last[r.reg] = kForever;
+  size_t loads_end = 0;  // no instruction behind reads a load
+  for (const Load& l : loads_) loads_end = std::max(loads_end, last[l.reg]);
+  // Rows long enough for blocks of their own: then a broadcast row is read where it lies.
+  step->by_rows_ = reductions_.empty() && randoms_.empty() && loops.dims.size() > 1 && loops.dims.back() >= kBlock / 2;
 
   auto linear = [&](const Dims& s) {
     int64_t expect = 1;
@@ -155,22 +216,27 @@ void FusedKernel::build(Builder& b, const std::vector<StorageId>& may_alias_inpu
     }
     return true;
   };
-  // A store may let its register be the memory, if no load can be seen through it.
-  std::vector<bool> direct(stores_.size(), false);
-  std::vector<bool> stored(registers, false);
-  // Registers that the register machine reads or writes as halves in memory: nothing else looks at their slots.
-  std::vector<tile::Form> half(registers, tile::kAnyForm);
-  auto form_of = [](lazyt_dtype_t d) { return d == LAZYT_DTYPE_BFLOAT16 ? tile::kBf16 : d == LAZYT_DTYPE_FLOAT16 ? tile::kF16 : tile::kAnyForm; };
+  auto is_single = [](const Dims& s) { return std::all_of(s.begin(), s.end(), [](int64_t d) { return d == 0; }); };
   auto outside_users = [&](Reg r) {
     return std::count_if(stores_.begin(), stores_.end(), [r](auto& s) { return s.reg == r; }) +
            std::count_if(reductions_.begin(), reductions_.end(), [r](auto& s) { return s.reg == r; });
   };
+  auto one_a_row = [&](size_t load) {
+    const Dims& s = loops.strides[load];
+    return step->by_rows_ && !is_single(s) && s.back() == 0 && !outside_users(loads_[load].reg);
+  };
+  // A store may let its register be the memory, if no load can be seen through it: the register machine's also where a load
+  // was there, but is not read any more.
+  std::vector<bool> direct(stores_.size(), false), over_load(stores_.size(), false);
+  std::vector<bool> stored(registers, false);
+  // Registers that the register machine reads or writes as halves in memory: nothing else looks at their slots.
+  std::vector<tile::Form> half(registers, tile::kAnyForm);
+  auto form_of = [](lazyt_dtype_t d) { return d == LAZYT_DTYPE_BFLOAT16 ? tile::kBf16 : d == LAZYT_DTYPE_FLOAT16 ? tile::kF16 : tile::kAnyForm; };
   for (size_t k = 0; k < stores_.size(); ++k) {
     const Store& s = stores_[k];
-    const Dims& own = loops.strides[loads_.size() + k];
-    const bool aliased = std::find(may_alias_inputs.begin(), may_alias_inputs.end(), s.tensor.storage) !=
-                         may_alias_inputs.end();
-    if (registers_[s.reg].source != Source::kNone || aliased || stored[s.reg] || !linear(own)) continue;
+    const bool aliased = std::find(may_alias_inputs.begin(), may_alias_inputs.end(), s.tensor.storage) != may_alias_inputs.end();
+    if (registers_[s.reg].source != Source::kNone || stored[s.reg] || !linear(loops.strides[loads_.size() + k])) continue;
+    if (aliased && made[s.reg] < loads_end) continue;
     if (is_half(s.tensor.dtype)) {
       if (outside_users(s.reg) > 1) continue;
       half[s.reg] = form_of(s.tensor.dtype);
@@ -178,10 +244,41 @@ void FusedKernel::build(Builder& b, const std::vector<StorageId>& may_alias_inpu
       direct[k] = true;
     }
     stored[s.reg] = true;
-    slot[s.reg] = slots++;
+    over_load[k] = aliased;
   }
+  for (size_t k = 0; k < loads_.size(); ++k) {
+    const Dims& s = loops.strides[k];
+    const bool along_row = step->by_rows_ && !is_single(s) && s.back() == 1;
+    if (is_half(loads_[k].tensor.dtype) && !is_single(s) && (linear(s) || along_row) && !outside_users(loads_[k].reg))
+      half[loads_[k].reg] = form_of(loads_[k].tensor.dtype);
+  }
+
+  // The register machine, where it has all of it.
+  tile::Source source;
+  size_t outside_slots = 0;
+  for (const Instruction& i : code_) source.code.push_back({i.kind, i.op, i.out, i.a, i.b, i.c});
+  for (size_t r = 0; r < registers; ++r) {
+    const bool outside = registers_[r].source != Source::kNone;
+    bool running = outside && registers_[r].source != Source::kNumber;
+    if (registers_[r].source == Source::kLoad)
+      running = !is_single(loops.strides[registers_[r].source_index]) && !one_a_row(registers_[r].source_index);
+    const bool kept = !outside && last[r] == kForever;
+    outside_slots += outside || kept;
+    source.registers.push_back({registers_[r].type, outside, running, kept, half[r]});
+  }
+  std::optional<tile::Code> tiles;
+  if (!code_.empty() && outside_slots <= 64) tiles = tile::compile(source);
+  if (tiles && tiles->operands.size() > 256) tiles.reset();
+  for (size_t k = 0; k < stores_.size(); ++k)
+    if (!tiles && over_load[k]) direct[k] = stored[stores_[k].reg] = false;
+
+  // Slots: sources keep theirs; results of instructions share by last use.
+  std::vector<uint16_t> slot(registers, UINT16_MAX);
+  uint16_t slots = 0;
+  for (size_t r = 0; r < registers; ++r)
+    if (registers_[r].source != Source::kNone || stored[r] || (tiles && last[r] == kForever)) slot[r] = slots++;
   std::vector<uint16_t> spare;
-  for (size_t i = 0; i < code_.size(); ++i) {
+  for (size_t i = 0; i < code_.size() && !tiles; ++i) {
     Instruction& ins = code_[i];
     if (slot[ins.out] == UINT16_MAX) {
       // Not an operand's slot: loops over one array into itself at another width would overlap.
@@ -196,10 +293,6 @@ void FusedKernel::build(Builder& b, const std::vector<StorageId>& may_alias_inpu
       if (r == kNoReg || last[r] != i || registers_[r].source != Source::kNone || stored[r]) continue;
       if (std::find(spare.begin(), spare.end(), slot[r]) == spare.end()) spare.push_back(slot[r]);
     }
-    if (last[ins.out] == 0 && !stored[ins.out] &&
-        std::none_of(stores_.begin(), stores_.end(), [&](auto& s) { return s.reg == ins.out; }) &&
-        std::none_of(reductions_.begin(), reductions_.end(), [&](auto& s) { return s.reg == ins.out; }))
-      last[ins.out] = kForever;  // never read: keeps its slot
   }
   if (slots > 128)
     throw plugin::Error(LAZYT_CODE_UNIMPLEMENTED, "onednn: a kernel of more than 128 registers");
@@ -208,8 +301,6 @@ void FusedKernel::build(Builder& b, const std::vector<StorageId>& may_alias_inpu
   for (const Instruction& i : code_)
     step->code_.push_back({i.function, i.convert, slot_of(i.out), slot_of(i.a), slot_of(i.b), slot_of(i.c)});
 
-  // Rows long enough for blocks of their own: then a broadcast row is read where it lies.
-  step->by_rows_ = reductions_.empty() && randoms_.empty() && loops.dims.size() > 1 && loops.dims.back() >= kBlock / 2;
   std::vector<StorageId> reads, writes, in_place;
   for (size_t k = 0; k < loads_.size(); ++k) {
     const Tensor& t = loads_[k].tensor;
@@ -221,12 +312,10 @@ void FusedKernel::build(Builder& b, const std::vector<StorageId>& may_alias_inpu
                       false,
                       false,
                       false};
-    l.single = std::all_of(l.strides.begin(), l.strides.end(), [](int64_t s) { return s == 0; });
+    l.single = is_single(l.strides);
     l.linear = !l.single && linear(l.strides);
     l.direct = l.linear && !l.convert;
     l.in_row = step->by_rows_ && !l.single && !l.linear && !l.convert && l.strides.back() == 1;
-    const bool along_row = step->by_rows_ && !l.single && l.strides.back() == 1;
-    if (l.convert && (l.linear || along_row) && !outside_users(loads_[k].reg)) half[loads_[k].reg] = form_of(t.dtype);
     // In place: every result has the load's very geometry.
     bool same = reductions_.empty();
     for (size_t j = 0; same && j < stores_.size(); ++j)
@@ -242,59 +331,59 @@ void FusedKernel::build(Builder& b, const std::vector<StorageId>& may_alias_inpu
                              is_half(t.dtype) ? storer(t.dtype) : nullptr, linear(own), direct[k]});
     writes.push_back(t.storage);
   }
-  // The register machine, where it has all of it.
-  tile::Source source;
-  for (const Instruction& i : code_) source.code.push_back({i.kind, i.op, i.out, i.a, i.b, i.c});
-  for (size_t r = 0; r < registers; ++r) {
-    const bool outside = registers_[r].source != Source::kNone;
-    bool running = outside && registers_[r].source != Source::kNumber;
-    if (registers_[r].source == Source::kLoad) running = !step->loads_[registers_[r].source_index].single;
-    const bool kept = !outside && last[r] == kForever;
-    source.registers.push_back({registers_[r].type, outside, running, kept, half[r]});
-  }
-  if (!code_.empty() && slots <= 64) {
-    if (auto code = tile::compile(source); code && code->operands.size() <= 256) {
-      step->tiled_ = true;
-      step->numbers_by_tile_ = std::none_of(reductions_.begin(), reductions_.end(), [&](auto& r) { return registers_[r.reg].source != Source::kNone; }) &&
-                               std::none_of(stores_.begin(), stores_.end(), [&](auto& s) { return registers_[s.reg].source != Source::kNone; });
-      step->tile_ = std::move(*code);
-      for (size_t k = 0; k < loads_.size(); ++k) {
-        FusedStep::Load& l = step->loads_[k];
-        if (half[loads_[k].reg] == tile::kAnyForm) continue;
-        l.convert = nullptr;
-        l.direct = l.linear;
-        l.in_row = !l.linear;
-      }
-      for (size_t k = 0; k < stores_.size(); ++k)
-        if (half[stores_[k].reg] != tile::kAnyForm) step->stores_[k].direct = true;
-      for (const tile::Code::Operand& o : step->tile_.operands) {
-        const bool scratch = o.scratch;
-        const Reg r = o.index;
-        step->tile_slots_.push_back(scratch ? uint16_t{0} : slot[r]);
-        step->tile_sizes_.push_back(o.half != tile::kAnyForm ? 2 : !scratch && registers_[r].type == Type::kBool ? 1 : 4);
-        bool is_direct = false;
-        if (!scratch && registers_[r].source == Source::kLoad) {
-          const FusedStep::Load& l = step->loads_[registers_[r].source_index];
-          is_direct = l.direct || l.in_row;
-        }
-        if (!scratch && registers_[r].source == Source::kNone) is_direct = stored[r];
-        step->tile_direct_.push_back(is_direct);
-      }
-      // Nothing goes through registers in memory: blocks may be as long as the counters allow.
-      const bool all_direct =
-          reductions_.empty() && indices_.empty() && randoms_.empty() &&
-          std::all_of(step->loads_.begin(), step->loads_.end(),
-                      [](auto& l) { return l.single || l.direct || l.in_row; }) &&
-          std::all_of(step->stores_.begin(), step->stores_.end(), [](auto& s) { return s.direct; });
-      if (all_direct) step->block_ = 16 * kBlock;
+  if (tiles) {
+    step->tiled_ = true;
+    step->numbers_by_tile_ = std::none_of(reductions_.begin(), reductions_.end(), [&](auto& r) { return registers_[r.reg].source != Source::kNone; }) &&
+                             std::none_of(stores_.begin(), stores_.end(), [&](auto& s) { return registers_[s.reg].source != Source::kNone; });
+    step->tile_ = std::move(*tiles);
+    for (size_t k = 0; k < loads_.size(); ++k) {
+      FusedStep::Load& l = step->loads_[k];
+      l.one_a_row = one_a_row(k);
+      if (half[loads_[k].reg] == tile::kAnyForm) continue;
+      l.convert = nullptr;
+      l.direct = l.linear;
+      l.in_row = !l.linear;
     }
+    for (size_t k = 0; k < stores_.size(); ++k)
+      if (half[stores_[k].reg] != tile::kAnyForm) step->stores_[k].direct = true;
+    for (const tile::Code::Operand& o : step->tile_.operands) {
+      const bool scratch = o.scratch;
+      const Reg r = o.index;
+      step->tile_slots_.push_back(scratch ? uint16_t{0} : slot[r]);
+      const bool is_half = !scratch && (o.half == tile::kBf16 || o.half == tile::kF16);
+      step->tile_sizes_.push_back(static_cast<uint8_t>(scratch ? 4 : is_half ? 2 : vm::size_of(registers_[r].type)));
+      bool is_direct = false;
+      if (!scratch && registers_[r].source == Source::kLoad) {
+        const FusedStep::Load& l = step->loads_[registers_[r].source_index];
+        is_direct = l.direct || l.in_row;
+      }
+      if (!scratch && registers_[r].source == Source::kNone) is_direct = stored[r];
+      step->tile_direct_.push_back(is_direct);
+    }
+    // Nothing goes through registers in memory: blocks may be as long as the counters allow.
+    const bool all_direct =
+        reductions_.empty() && indices_.empty() && randoms_.empty() &&
+        std::all_of(step->loads_.begin(), step->loads_.end(),
+                    [](auto& l) { return l.single || l.direct || l.in_row || l.one_a_row; }) &&
+        std::all_of(step->stores_.begin(), step->stores_.end(), [](auto& s) { return s.direct; });
+    if (all_direct) step->block_ = 16 * kBlock;
   }
+  step->fills_ = code_.empty() && loads_.empty() && reductions_.empty() && !stores_.empty() &&
+                 std::all_of(stores_.begin(), stores_.end(), [&](auto& s) { return registers_[s.reg].source == Source::kNumber; }) &&
+                 std::all_of(step->stores_.begin(), step->stores_.end(), [](auto& s) { return s.linear; });
   // One instruction on integers, from memory to memory.
   if (!step->tiled_ && reductions_.empty() && code_.size() == 1 && code_[0].function && stores_.size() == 1 && direct[0] &&
       !vm::is_float(registers_[code_[0].a].type) &&
       std::all_of(registers_.begin(), registers_.end(), [](auto& r) { return r.source == Source::kNone || r.source == Source::kLoad; }) &&
       std::all_of(step->loads_.begin(), step->loads_.end(), [](auto& l) { return l.direct; }))
     step->block_ = 16 * kBlock;
+  // Operators of bits keep nothing aside: as many elements as a slot holds.
+  if (!step->tiled_ && reductions_.empty() && indices_.empty() && randoms_.empty() && !code_.empty() &&
+      std::all_of(code_.begin(), code_.end(), [](auto& i) { return i.function && (i.op == vm::Op::kAnd || i.op == vm::Op::kOr || i.op == vm::Op::kXor); }) &&
+      std::all_of(registers_.begin(), registers_.end(), [](auto& r) { return vm::size_of(r.type) <= 4; }) &&
+      std::none_of(step->loads_.begin(), step->loads_.end(), [](auto& l) { return l.convert; }) &&
+      std::none_of(step->stores_.begin(), step->stores_.end(), [](auto& s) { return s.convert; }))
+    step->block_ = std::max<int64_t>(step->block_, 2 * kBlock);
   for (const NumberSource& n : numbers_)
     step->numbers_.push_back({n.number, registers_[n.reg].type, slot[n.reg]});
   const size_t first_index = loads_.size() + stores_.size() + reductions_.size();

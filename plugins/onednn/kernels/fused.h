@@ -5,6 +5,7 @@
 // they lie as the block runs), executes its instructions, and stores or accumulates results.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "../compile.h"
@@ -92,6 +93,9 @@ class FusedKernel {
     Number seed, offset;
     Reg reg;
   };
+  // Signs of halves that lie side by side, two at a time as bits of an integer, if that is all that the kernel is about.
+  std::optional<FusedKernel> as_bits() const;
+  void drop_unread();  // instructions whose results nothing reads
   Reg add_register(vm::Type type, Source source = Source::kNone, uint32_t index = 0) {
     registers_.push_back({type, source, index});
     return static_cast<Reg>(registers_.size() - 1);

@@ -124,6 +124,7 @@ std::string FusedStep::describe() const {
 }
 
 void FusedStep::run(const Frame& frame) const {
+  if (fills_) return run_fills(frame);
   if (reductions_.empty()) return run_pointwise(frame);
   run_reductions(frame);
 }
@@ -136,7 +137,7 @@ std::byte* FusedStep::scratch() const {
   };
   thread_local Aligned own;
   const size_t need = static_cast<size_t>(slots_) * kBlock * 8 +
-                      (tiled_ ? (tile_.scratch_tiles + tile_.operands.size()) * kTileBytes : 0);
+                      (tiled_ ? (tile_.scratch_tiles + tile_.operands.size()) * kTileBytes + tile_.code.size() * sizeof(tile::Bound) : 0);
   if (own.size < need) {
     std::free(own.p);
     own.p = static_cast<std::byte*>(std::aligned_alloc(64, need));
@@ -149,7 +150,7 @@ std::byte* FusedStep::scratch() const {
 void FusedStep::begin(const Frame& frame, Block& b, int64_t longest) const {
   std::byte* memory = scratch();
   for (uint16_t s = 0; s < slots_; ++s) b.slot[s] = b.memory[s] = memory + size_t{s} * kBlock * 8;
-  const int n = numbers_by_tile_ ? tile::kMaxTile : static_cast<int>(std::min<int64_t>(std::max<int64_t>(longest, tile::kMaxTile), kBlock));
+  const int n = numbers_by_tile_ ? tile::kMaxTile : static_cast<int>(std::min<int64_t>(std::max<int64_t>(longest, tile::kMaxTile), std::clamp<int64_t>(block_, kBlock, 2 * kBlock)));
   for (const NumberFill& f : numbers_) set_number(frame, f.number, f.type, b.slot[f.slot], n);
   for (const Load& l : loads_) {
     if (!l.single) continue;
@@ -187,6 +188,14 @@ void FusedStep::block(const Frame& frame, Block& b, int64_t at, int n) const {
       continue;
     }
     std::byte* to = b.memory[l.slot];
+    if (l.one_a_row) {
+      for_each_run(loops_, l.strides, at, 1, [&](int64_t offset, int64_t, int, int) {
+        if (!l.convert) return gather(to, from + offset * l.size, 0, tile::kMaxTile, l.size);
+        l.convert(to, from + offset * l.size, 1);
+        gather(to, to, 0, tile::kMaxTile, 4);
+      });
+      continue;
+    }
     if (!l.convert) {
       for_each_run(loops_, l.strides, at, n, [&](int64_t offset, int64_t stride, int first, int count) {
         gather(to + first * l.size, from + offset * l.size, stride, count, l.size);
@@ -250,14 +259,21 @@ void FusedStep::block(const Frame& frame, Block& b, int64_t at, int n) const {
 void FusedStep::run_tiles(Block& b, int n) const {
   const tile::Machine& m = tile::machine();
   const int full = n / m.tile * m.tile, rest = n - full;
-  tile::Operand operands[256];
   std::byte* scratch = b.memory[0] + size_t{slots_} * kBlock * 8;
+  auto* code = reinterpret_cast<tile::Bound*>(scratch + (tile_.scratch_tiles + tile_.operands.size()) * kTileBytes);
+  tile::Operand operands[256];
+  auto run = [&](int elements) {
+    const size_t last = tile_.code.size() - 1;
+    for (size_t k = 0; k < last; ++k) code[k] = {tile_.code[k].function, operands[tile_.code[k].a], operands[tile_.code[k].b]};
+    code[last] = {tile_.code[last].function, {nullptr, static_cast<int64_t>(last)}, {}};
+    m.run(code, elements);
+  };
   for (size_t k = 0; k < tile_.operands.size(); ++k) {
     const tile::Code::Operand& o = tile_.operands[k];
     operands[k] = {o.scratch ? scratch + size_t{o.index} * kTileBytes : b.slot[tile_slots_[k]],
                    o.running ? -1 : 0};
   }
-  if (full) m.run(tile_.code.data(), operands, full);
+  if (full) run(full);
   if (!rest) return;
   // The last tile runs on copies: a tensor's memory ends where it ends.
   std::byte* pad = scratch + size_t{tile_.scratch_tiles} * kTileBytes;
@@ -270,7 +286,7 @@ void FusedStep::run_tiles(Block& b, int n) const {
     if (!o.written) std::memcpy(pad + k * kTileBytes, operands[k].base, static_cast<size_t>(rest) * size);
     operands[k].base = pad + k * kTileBytes;
   }
-  m.run(tile_.code.data(), operands, m.tile);
+  run(m.tile);
   for (size_t k = 0; k < tile_.operands.size(); ++k) {
     if (!tile_.operands[k].written || !tile_direct_[k]) continue;
     const size_t size = static_cast<size_t>(tile_sizes_[k]);
@@ -298,6 +314,44 @@ void FusedStep::run_pointwise(const Frame& frame) const {
   {
     const int t = omp_get_thread_num(), all = omp_get_num_threads();
     part(blocks * t / all, blocks * (t + 1) / all);
+  }
+}
+
+void FusedStep::run_fills(const Frame& frame) const {
+  if (count_ == 0) return;
+  Block b;
+  begin(frame, b, 1);
+  const int threads = static_cast<int>(std::min<int64_t>(frame.threads, std::max<int64_t>(1, count_ / kGrain)));
+  for (const Store& s : stores_) {
+    alignas(64) std::byte pattern[1024];  // from 2 KiB on memcpy is slower within the caches
+    const auto size = static_cast<size_t>(s.size), bytes = static_cast<size_t>(count_) * size;
+    if (s.convert) {
+      s.convert(pattern, b.slot[s.slot], 1);
+    } else {
+      std::memcpy(pattern, b.slot[s.slot], size);
+    }
+    const size_t made = std::min(sizeof pattern, bytes);
+    for (size_t k = size; k < made; ++k) pattern[k] = pattern[k - size];
+    std::byte* to = base(frame, s.tensor);
+    const bool even = std::all_of(pattern, pattern + size, [&](std::byte x) { return x == pattern[0]; });
+    auto part = [&](size_t first, size_t last) {  // in patterns
+      const size_t at = first * made, end = std::min(bytes, last * made);
+      if (even) {
+        std::memset(to + at, std::to_integer<int>(pattern[0]), end - at);
+      } else {
+        for (size_t k = at; k < end; k += made) std::memcpy(to + k, pattern, std::min(made, end - k));
+      }
+    };
+    const size_t parts = (bytes + made - 1) / made;
+    if (threads <= 1) {
+      part(0, parts);
+      continue;
+    }
+#pragma omp parallel num_threads(threads)
+    {
+      const auto t = static_cast<size_t>(omp_get_thread_num()), all = static_cast<size_t>(omp_get_num_threads());
+      part(parts * t / all, parts * (t + 1) / all);
+    }
   }
 }
 

@@ -36,7 +36,8 @@ class FusedStep final : public Step {
     bool linear;          // lies as the loops run
     bool single;          // one element for all
     bool direct;          // linear and needs no conversion: the register is the memory
-    bool in_row = false;  // the same along the innermost loop, where blocks keep to one row
+    bool in_row = false;  // runs along the innermost loop alone, where blocks keep to one row
+    bool one_a_row = false;  // the same along the innermost loop, where blocks keep to one row: a number of the register machine
   };
   struct Store {
     Tensor tensor;
@@ -83,6 +84,7 @@ class FusedStep final : public Step {
   std::vector<bool> tile_direct_;     // and whether it is the memory of a tensor
   bool numbers_by_tile_ = false;      // only tiled code reads numbers: a tile of each is enough
   int64_t block_ = vm::kBlock;        // elements brought in at a time
+  bool fills_ = false;    // nothing but numbers to store, each where the loops run
   bool by_rows_ = false;  // no block goes past the end of the innermost loop
   std::vector<uint8_t> tile_sizes_;   // of tile_'s operands that run: bytes of an element
   std::vector<Instruction> code_;
@@ -116,6 +118,7 @@ class FusedStep final : public Step {
   void block(const Frame& frame, Block& b, int64_t at, int n) const;
   void run_tiles(Block& b, int n) const;
   void run_pointwise(const Frame& frame) const;
+  void run_fills(const Frame& frame) const;
   void finish(const Reduction& r, Total total, std::byte* out) const;
   // Where the kept loops [first, last) at linear index k put a result, in elements.
   int64_t place(const Reduction& r, size_t first, size_t last, int64_t k) const;

@@ -178,6 +178,7 @@ void emit(Builder& b, Product p) {
   if (p.c.count() == 0) return;
   if (p.addend && is_number(p.beta, 0)) p.addend.reset();
   const lazyt_dtype_t dtype = p.c.dtype;
+  const bool of_bytes = p.a.dtype != dtype;
   if (size(p.a, 2) == 0) {  // an empty sum
     b.fill(p.c, kZero);
     if (p.addend) {
@@ -197,7 +198,7 @@ void emit(Builder& b, Product p) {
     return b.copy(wide.c, p.c);
   }
   const bool bias_only = is_number(p.alpha, 1) && (!p.addend || is_number(p.beta, 1));
-  if (has_gemm(dtype)) {
+  if (has_gemm(dtype) && !of_bytes) {
     const bool vector = bias_only && size(p.a, 2) > 0 && is_matrix(p.a) && is_matrix(p.b);
     if (!vector || !emit_gemv(b, p, p.addend ? &*p.addend : nullptr)) emit_gemm(b, p);
     return;
@@ -206,7 +207,7 @@ void emit(Builder& b, Product p) {
   toolkit::join_batch(p);
   p.a = as_matrix(b, p.a);
   p.b = as_matrix(b, p.b);
-  if (bias_only && emit_gemv(b, p, p.addend ? &*p.addend : nullptr)) return;
+  if (bias_only && !of_bytes && emit_gemv(b, p, p.addend ? &*p.addend : nullptr)) return;
   emit_dnnl(b, p);
 }
 
@@ -222,12 +223,24 @@ Refusal accept(const ProgramView& program, const lazyt_node_t& node) {
   return {};
 }
 
+Refusal accept_bytes(const ProgramView& program, const lazyt_node_t& node) {
+  for (const lazyt_arg_t& arg : program.args(node)) {
+    const lazyt_dtype_t dtype = program.values()[arg.payload].dtype;
+    if (dtype != LAZYT_DTYPE_INT8 && dtype != LAZYT_DTYPE_UINT8) return refuse_dtype(dtype);
+  }
+  return {};
+}
+
 }  // namespace
 
 void add_product(Builder& b, const Tensor& left, const Tensor& right, const Tensor& c) {
   emit(b, {matrices(left), matrices(right), matrices(c), {}});
 }
 
-void register_matmul(Operators& all) { toolkit::ProductRules<Builder, emit>::add(all, accept); }
+void register_matmul(Operators& all) {
+  using Rules = toolkit::ProductRules<Builder, emit>;
+  Rules::add(all, accept);
+  all.add(LAZYT_OP_INT_MM, {toolkit::Role::kOpaque, accept_bytes, Rules::mm});
+}
 
 }  // namespace lazyt::onednn

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 #include <type_traits>
+#include <utility>
 
 #include "halves.h"
 #include "vm_math.h"
@@ -522,6 +523,49 @@ C dot(const C* a, const C* b, int64_t n) {
   sweep<C>(n, [&](int64_t i, auto c, int k) __attribute__((always_inline)) { sums[k] += load(a + i, c) * load(b + i, c); });
   return static_cast<C>(total<C>(sums));
 }
+// The sum of a vector's elements, by halves.
+template <class C, class V, int... i>
+INLINE auto fold(V v, std::integer_sequence<int, i...>) {
+  constexpr int half = sizeof...(i);
+  const auto low = __builtin_shufflevector(v, v, i...), high = __builtin_shufflevector(v, v, (i + half)...);
+  if constexpr (half == 2)
+    return C(low[0] + high[0]) + C(low[1] + high[1]);
+  else
+    return fold<C>(low + high, std::make_integer_sequence<int, half / 2>());
+}
+template <class C>
+INLINE C lanes(Vec<C> v) {
+  if constexpr (kWidth<C> == 2)
+    return v[0] + v[1];
+  else
+    return fold<C>(v, std::make_integer_sequence<int, kWidth<C> / 2>());
+}
+
+// kRows rows at once share x and hide the latency of sums. Their lines are asked for before the CPU's own prefetching, which
+// ends with a page, does.
+template <int kRows, class C>
+INLINE void dots_of_rows(const C* a, int64_t stride, const C* x, int64_t k, C* y) {
+  constexpr int64_t kAhead = 4096;  // bytes
+  Vec<C> sums[kRows] = {};
+  auto step = [&](int64_t j, auto m) __attribute__((always_inline)) {
+    const Vec<C> v = load(x + j, m);
+    for (int r = 0; r < kRows; ++r) {
+      const C* p = a + r * stride + j;
+      __builtin_prefetch(reinterpret_cast<const char*>(p) + kAhead);
+      sums[r] = fma(load(p, m), v, sums[r]);
+    }
+  };
+  int64_t j = 0;
+  for (; j + kWidth<C> <= k; j += kWidth<C>) step(j, Full<C>{});
+  if (j < k) step(j, static_cast<int>(k - j));
+  for (int r = 0; r < kRows; ++r) y[r] = lanes<C>(sums[r]);
+}
+template <class C>
+void dots(const C* a, int64_t stride, const C* x, int64_t m, int64_t k, C* y) {
+  int64_t i = 0;
+  for (; i + 4 <= m; i += 4) dots_of_rows<4>(a + i * stride, stride, x, k, y + i);
+  for (; i < m; ++i) dots_of_rows<1>(a + i * stride, stride, x, k, y + i);
+}
 template <class C>
 void softmax_grad(C* d, const C* p, int64_t n, C delta, C factor) {
   sweep<C>(n, [&](int64_t i, auto c, int) __attribute__((always_inline)) {
@@ -539,7 +583,7 @@ constexpr RowKernels<T> row_kernels() {
 }
 template <class C>
 constexpr TileKernels<C> tile_kernels() {
-  return {gemm<C>, online_softmax<C>, exp_minus<C>, scale<C>, dot<C>, softmax_grad<C>};
+  return {gemm<C>, online_softmax<C>, exp_minus<C>, scale<C>, dot<C>, dots<C>, softmax_grad<C>};
 }
 
 constexpr Rows kRows = {row_kernels<float>(), row_kernels<double>(), row_kernels<BFloat16>(), row_kernels<Half>(),

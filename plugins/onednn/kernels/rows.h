@@ -80,6 +80,8 @@ struct TileKernels {
   // x *= factor
   void (*scale)(C* x, int64_t n, C factor);
   C (*dot)(const C* a, const C* b, int64_t n);
+  // y[i] = sum over j < k of a[i * stride + j] * x[j], i < m: a matrix that comes from memory.
+  void (*dots)(const C* a, int64_t stride, const C* x, int64_t m, int64_t k, C* y);
   // d[i] = p[i] * (d[i] - delta) * factor
   void (*softmax_grad)(C* d, const C* p, int64_t n, C delta, C factor);
 };

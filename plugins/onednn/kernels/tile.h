@@ -1,6 +1,6 @@
 // The register machine for f32 code: eight vector registers hold a tile of elements and are handed from
-// instruction to instruction; each instruction ends in a jump to the next. What is used twice lies in a slot
-// in the first-level cache. Instructions read one running value and up to two operands.
+// instruction to instruction; each instruction ends in a jump to the next. What is used twice lies in eight registers
+// more, where the CPU has them, or in a slot in the first-level cache. Instructions read one running value and up to two operands.
 //
 // Compiled for each instruction set like the vector machine (vm.h), of which it runs the f32 part.
 #pragma once
@@ -73,14 +73,24 @@ struct Instruction {
   uint16_t a, b;
 };
 
+// An instruction with its operands, as it runs: it reads nothing else. Of kEnd, a's mask counts the instructions before it.
+struct Bound {
+  const void* function;
+  Operand a, b;
+};
+
 // What an operand is, as far as code for it differs. Of two operands: A's form + 2 * B's, kNumber or not; halves are
 // operands of instructions of one operand only, and kStore rounds to them.
 enum Form : uint8_t {
   kAnyForm,  // memory, or a tile
   kNumber,   // one number, as often as a tile has elements
-  kRunning,  // memory, fetched ahead
+  kRunning,  // memory, fetched ahead: where a tile has little else to wait for
   kBf16,     // memory of halves, fetched ahead
   kF16,
+  kI8,  // memory of integers: of kLoad and kStore only, which convert
+  kU8,
+  kI32,
+  kBank,  // the second tile in registers, where the machine has one
   kForms
 };
 static_assert(kForms >= 4, "forms of two operands");
@@ -89,7 +99,7 @@ struct Machine {
   int tile;  // elements
   const void* functions[static_cast<int>(Op::kCount)][kForms];
   // Runs the code (ended by kEnd) for tiles at 0, tile, 2 * tile, ... below n. n is a multiple of the tile.
-  void (*run)(const Instruction* code, const Operand* operands, int64_t n);
+  void (*run)(const Bound* code, int64_t n);
 };
 
 // In step with vm::table().

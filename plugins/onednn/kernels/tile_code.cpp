@@ -105,16 +105,18 @@ class Compiler {
         where_(s.registers.size(), kNone) {}
 
   std::optional<Code> run() {
-    for (const Source::Register& r : s_.registers)
-      if (r.type != Type::kF32 && r.type != Type::kBool) return std::nullopt;
     for (size_t k = 0; k < s_.code.size(); ++k)
       for (uint16_t r : {s_.code[k].a, s_.code[k].b, s_.code[k].c})
         if (r != kNone) uses_[r]++, last_[r] = k;
+    for (uint16_t r = 0; r < s_.registers.size(); ++r)
+      if (!has_form(r)) return std::nullopt;
     for (uint16_t r = 0; r < s_.registers.size(); ++r) {
       const Source::Register& reg = s_.registers[r];
       if (!reg.made_outside) continue;
-      const uint16_t memory = operand({false, r, reg.running, false, reg.half});
-      if (reg.type == Type::kF32 && (reg.half == kAnyForm || !one_of_two(r))) {
+      const uint16_t memory = operand({false, r, reg.running, false, form_of(reg)});
+      if (is_integer(reg.type)) {
+        where_[r] = memory;
+      } else if (reg.type == Type::kF32 && (reg.half == kAnyForm || !one_of_two(r))) {
         where_[r] = memory;
       } else if (uses_[r]) {
         add(reg.type == Type::kF32 ? Op::kLoad : Op::kLoadU8, memory);
@@ -126,12 +128,26 @@ class Compiler {
       if (!instruction(s_.code[k])) return std::nullopt;
       finish(k);
     }
-    const auto instructions = static_cast<uint16_t>(out_.code.size());
-    out_.code.push_back({machine().functions[static_cast<int>(Op::kEnd)][kAnyForm], instructions, 0});
+    out_.code.push_back({machine().functions[static_cast<int>(Op::kEnd)][kAnyForm], 0, 0});
     return std::move(out_);
   }
 
  private:
+  static bool is_integer(Type t) { return t == Type::kI8 || t == Type::kU8 || t == Type::kI32; }
+  static Form form_of(const Source::Register& r) {
+    return r.type == Type::kI8 ? kI8 : r.type == Type::kU8 ? kU8 : r.type == Type::kI32 ? kI32 : r.half;
+  }
+  // f32, bool; integers that come from memory as floats, and floats that go there as integers.
+  bool has_form(uint16_t r) const {
+    const Source::Register& reg = s_.registers[r];
+    if (reg.type == Type::kF32 || reg.type == Type::kBool) return true;
+    if (!is_integer(reg.type) || reg.made_outside != reg.running || (!reg.made_outside && uses_[r])) return false;
+    return std::all_of(s_.code.begin(), s_.code.end(), [&](const Source::Instruction& i) {
+      const bool reads = i.a == r || i.b == r || i.c == r, makes = i.out == r;
+      const Type other = s_.registers[reads ? i.out : i.a].type;
+      return (!reads && !makes) || (i.kind == Source::Kind::kCast && other == Type::kF32);
+    });
+  }
   uint16_t operand(Code::Operand o) {
     out_.operands.push_back(o);
     return static_cast<uint16_t>(out_.operands.size() - 1);
@@ -145,12 +161,14 @@ class Compiler {
     const auto& forms = machine().functions[static_cast<int>(op)];
     out_.code.push_back({forms[form] ? forms[form] : forms[kAnyForm], a, b});
   }
-  // Whether a tile of the operand comes from memory with the instruction that is added now: only then it is fetched ahead.
+  // Whether a tile of the operand comes from memory with the instruction that is added now: only then it is fetched ahead,
+  // and only by code that would wait for memory: other has enough to do while the CPU fetches.
+  static constexpr size_t kShort = 3;
   bool first_touch(uint16_t a) {
     touched_.resize(out_.operands.size());
     const bool first = !touched_[a];
     touched_[a] = true;
-    return first && out_.operands[a].running;
+    return first && out_.operands[a].running && s_.code.size() <= kShort;
   }
   // Whether some instruction reads r beside another operand.
   bool one_of_two(uint16_t r) const {
@@ -159,6 +177,14 @@ class Compiler {
     });
   }
   bool is_number(uint16_t o) const { return !out_.operands[o].scratch && !out_.operands[o].running; }
+  // The running value, register r, also in the second tile in registers, if that is free and r is no operand of two.
+  bool bank(uint16_t r) {
+    if (bank_taken_ || !machine().functions[static_cast<int>(Op::kStore)][kBank] || one_of_two(r)) return false;
+    bank_taken_ = true;
+    where_[r] = operand({true, 0, false, true, kBank});
+    add(Op::kStore, where_[r]);
+    return true;
+  }
   // The running value, register r, also in a scratch tile.
   void spill(uint16_t r) {
     uint16_t tile;
@@ -254,17 +280,21 @@ class Compiler {
     held_ = i.out;
     const Source::Register& reg = s_.registers[i.out];
     const bool next_only = last_[i.out] == k + 1 && k + 1 < s_.code.size() && takes(s_.code[k + 1], i.out);
+    const bool read_later = uses_[i.out] && !next_only;
     if (reg.kept) {
-      const uint16_t memory = operand({false, i.out, true, true, reg.half});
+      const uint16_t memory = operand({false, i.out, true, true, form_of(reg)});
       add(reg.type == Type::kBool ? Op::kStoreU8 : Op::kStore, memory);
       if (reg.type == Type::kF32 && reg.half == kAnyForm) where_[i.out] = memory;
     }
-    if (uses_[i.out] && !next_only && !in_memory(i.out)) spill(i.out);
+    if (read_later && !bank(i.out) && !in_memory(i.out)) spill(i.out);
     // Tiles of registers whose last reader this was.
     for (uint16_t r : {i.a, i.b, i.c}) {
       if (r == kNone || last_[r] != k || !in_memory(r) || freed(r)) continue;
       const Code::Operand& o = out_.operands[where_[r]];
-      if (o.scratch) free_.push_back(o.index), where_[r] = kNone;
+      if (o.half == kBank)
+        bank_taken_ = false, where_[r] = kNone;
+      else if (o.scratch)
+        free_.push_back(o.index), where_[r] = kNone;
     }
   }
   bool freed(uint16_t r) const { return where_[r] == kNone; }
@@ -276,6 +306,7 @@ class Compiler {
   std::vector<uint16_t> where_;  // operand that holds a register
   std::vector<uint16_t> free_;   // scratch tiles
   std::vector<bool> touched_;    // operands that the code so far reads or writes
+  bool bank_taken_ = false;
   uint16_t held_ = kNone;        // register that the machine holds
 };
 

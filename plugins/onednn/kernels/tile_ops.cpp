@@ -2,6 +2,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <type_traits>
 
 #include "halves.h"
 #include "tile.h"
@@ -17,8 +18,20 @@ using math::VI;
 using L = math::Lanes<V>;
 constexpr int kTile = 8 * kWidth;
 
-using Next = void (*)(const Instruction* ip, const Operand* in, int64_t i, int64_t n, V v0, V v1, V v2, V v3, V v4, V v5,
-                      V v6, V v7);
+using Next = void (*)(const Bound* ip, int64_t i, int64_t n, V v0, V v1, V v2, V v3, V v4, V v5, V v6, V v7);
+
+#if LAZYT_TILE_BANK
+// A second tile in registers, of which the compiler makes no use (-ffixed): what goes to memory and comes back within some
+// instructions waits for the stores.
+register V w0 asm("xmm24");
+register V w1 asm("xmm25");
+register V w2 asm("xmm26");
+register V w3 asm("xmm27");
+register V w4 asm("xmm28");
+register V w5 asm("xmm29");
+register V w6 asm("xmm30");
+register V w7 asm("xmm31");
+#endif
 
 V load(const float* p) {
   V v;
@@ -87,9 +100,8 @@ V apply(V x, V a) {
   if constexpr (op == Op::kGe) return truth(x >= a);
 }
 
-#define ARGUMENTS \
-  const Instruction *ip, const Operand *in, int64_t i, int64_t n, V v0, V v1, V v2, V v3, V v4, V v5, V v6, V v7
-#define NEXT return reinterpret_cast<Next>(ip[1].function)(ip + 1, in, i, n, v0, v1, v2, v3, v4, v5, v6, v7)
+#define ARGUMENTS const Bound *ip, int64_t i, int64_t n, V v0, V v1, V v2, V v3, V v4, V v5, V v6, V v7
+#define NEXT return reinterpret_cast<Next>(ip[1].function)(ip + 1, i, n, v0, v1, v2, v3, v4, v5, v6, v7)
 // Memory is walked upwards, which is what CPUs foresee: the compiler would begin at the end.
 #define IN_ORDER asm volatile("" ::: "memory")
 #define EACH(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
@@ -98,7 +110,7 @@ V apply(V x, V a) {
 void run_end(ARGUMENTS) {
   i += kTile;
   if (i >= n) return;
-  ip -= ip->a + 1;
+  ip -= ip->a.mask + 1;
   NEXT;
 }
 
@@ -107,7 +119,7 @@ constexpr int kAhead = 2;
 
 template <Form form, class E>
 V operand(const E* a, int k) {
-  if constexpr (form == kNumber) return V{} + a[0];
+  if constexpr (form == kNumber) return a[0] - V{};  // of -0, too
   if constexpr (sizeof(E) == 2) {
     __builtin_prefetch(a + kAhead * kTile + k * kWidth);
     vm::Shorts bits;
@@ -121,7 +133,7 @@ V operand(const E* a, int k) {
 
 template <Form form>
 void run_load(ARGUMENTS) {
-  const auto* a = at<form>(in[ip->a], i);
+  const auto* a = at<form>(ip->a, i);
 #define STEP(k)               \
   v##k = operand<form>(a, k); \
   IN_ORDER;
@@ -130,15 +142,62 @@ void run_load(ARGUMENTS) {
   NEXT;
 }
 void run_load_u8(ARGUMENTS) {
-  const uint8_t* a = static_cast<const uint8_t*>(in[ip->a].base) + (i & in[ip->a].mask);
+  const uint8_t* a = static_cast<const uint8_t*>(ip->a.base) + (i & ip->a.mask);
 #define STEP(k) \
   for (int j = 0; j < kWidth; ++j) v##k[j] = static_cast<float>(a[k * kWidth + j]);
   EACH(STEP)
 #undef STEP
   NEXT;
 }
+using Signed = int8_t __attribute__((vector_size(kWidth)));
+using Unsigned = uint8_t __attribute__((vector_size(kWidth)));
+template <class E>
+using Lane = std::conditional_t<sizeof(E) == 4, VI, std::conditional_t<std::is_signed_v<E>, Signed, Unsigned>>;
+
+template <class E>
+void run_load_integers(ARGUMENTS) {
+  const E* a = static_cast<const E*>(ip->a.base) + (i & ip->a.mask);
+#define STEP(k)                                                                                  \
+  {                                                                                              \
+    Lane<E> lane;                                                                                \
+    std::memcpy(&lane, a + k * kWidth, sizeof lane);                                             \
+    v##k = __builtin_convertvector(__builtin_convertvector(lane, VI), V);                        \
+  }
+  EACH(STEP)
+#undef STEP
+  NEXT;
+}
+bool all(VI c) {
+#if defined(__AVX512F__)
+  return _mm512_movepi32_mask(std::bit_cast<__m512i>(c)) == 0xffff;
+#else
+  bool yes = true;
+  for (int j = 0; j < kWidth; ++j) yes &= c[j] != 0;
+  return yes;
+#endif
+}
+// As the vector machine casts; past 32 bits element by element.
+template <class E>
+void store_integers(E* to, V x) {
+  Lane<E> lane;
+  if (all(math::abs<V>(x) < 0x1p31f)) {
+    lane = __builtin_convertvector(__builtin_convertvector(x, VI), Lane<E>);
+  } else {
+    for (int j = 0; j < kWidth; ++j)
+      lane[j] = static_cast<E>(sizeof(E) == 4 ? math::to_int32(x[j]) : static_cast<int32_t>(math::to_int64(x[j])));
+  }
+  std::memcpy(to, &lane, sizeof lane);
+}
+template <class E>
+void run_store_integers(ARGUMENTS) {
+  E* a = static_cast<E*>(ip->a.base) + (i & ip->a.mask);
+#define STEP(k) store_integers(a + k * kWidth, v##k);
+  EACH(STEP)
+#undef STEP
+  NEXT;
+}
 void run_store(ARGUMENTS) {
-  float* a = const_cast<float*>(at(in[ip->a], i));
+  float* a = const_cast<float*>(at(ip->a, i));
 #define STEP(k)                \
   store(a + k * kWidth, v##k); \
   IN_ORDER;
@@ -148,7 +207,7 @@ void run_store(ARGUMENTS) {
 }
 template <Form form>
 void run_store_half(ARGUMENTS) {
-  auto* a = at<form>(in[ip->a], i);
+  auto* a = at<form>(ip->a, i);
 #define STEP(k)                                        \
   {                                                    \
     const vm::Shorts bits = vm::to_bits(v##k, *a);     \
@@ -160,7 +219,7 @@ void run_store_half(ARGUMENTS) {
   NEXT;
 }
 void run_store_u8(ARGUMENTS) {
-  uint8_t* a = static_cast<uint8_t*>(in[ip->a].base) + (i & in[ip->a].mask);
+  uint8_t* a = static_cast<uint8_t*>(ip->a.base) + (i & ip->a.mask);
 #define STEP(k) \
   for (int j = 0; j < kWidth; ++j) a[k * kWidth + j] = static_cast<uint8_t>(v##k[j]);
   EACH(STEP)
@@ -174,19 +233,48 @@ void run_unary(ARGUMENTS) {
 #undef STEP
   NEXT;
 }
+template <Op op, Form form, class E>
+V apply(V x, const E* a, int k) {
+  const V other = operand<form>(a, k);
+  // Whether a bound is NaN is asked once for all.
+  if constexpr (form == kNumber && op == Op::kMax) return other != other ? other : L::max(other, x);
+  if constexpr (form == kNumber && op == Op::kMin) return other != other ? other : L::min(other, x);
+  return apply<op>(x, other);
+}
 template <Op op, Form form>
 void run_binary(ARGUMENTS) {
-  const auto* a = at<form>(in[ip->a], i);
-#define STEP(k)                                     \
-  v##k = apply<op>(v##k, operand<form>(a, k));      \
+  const auto* a = at<form>(ip->a, i);
+#define STEP(k)                    \
+  v##k = apply<op, form>(v##k, a, k); \
   if constexpr (form != kNumber) IN_ORDER;
   EACH(STEP)
 #undef STEP
   NEXT;
 }
+#if LAZYT_TILE_BANK
+template <Op op>
+void run_binary_bank(ARGUMENTS) {
+#define STEP(k) v##k = apply<op>(v##k, w##k);
+  EACH(STEP)
+#undef STEP
+  NEXT;
+}
+void run_store_bank(ARGUMENTS) {
+#define STEP(k) w##k = v##k;
+  EACH(STEP)
+#undef STEP
+  NEXT;
+}
+void run_load_bank(ARGUMENTS) {
+#define STEP(k) v##k = w##k;
+  EACH(STEP)
+#undef STEP
+  NEXT;
+}
+#endif
 template <Op op, int form>
 void run_ternary(ARGUMENTS) {
-  const float *a = at(in[ip->a], i), *b = at(in[ip->b], i);
+  const float *a = at(ip->a, i), *b = at(ip->b, i);
 #define STEP(k)                                                                                                   \
   {                                                                                                               \
     const V p = operand<form & 1 ? kNumber : kAnyForm>(a, k), q = operand<form & 2 ? kNumber : kAnyForm>(b, k); \
@@ -201,9 +289,9 @@ void run_ternary(ARGUMENTS) {
   NEXT;
 }
 
-void run(const Instruction* code, const Operand* operands, int64_t n) {
+void run(const Bound* code, int64_t n) {
   const V z{};
-  if (n > 0) reinterpret_cast<Next>(code[0].function)(code, operands, 0, n, z, z, z, z, z, z, z, z);
+  if (n > 0) reinterpret_cast<Next>(code[0].function)(code, 0, n, z, z, z, z, z, z, z, z);
 }
 
 Machine make() {
@@ -217,6 +305,19 @@ Machine make() {
   set(Op::kLoad, run_load<kRunning>, kRunning);
   set(Op::kLoad, run_load<kBf16>, kBf16);
   set(Op::kLoad, run_load<kF16>, kF16);
+  set(Op::kLoad, run_load_integers<int8_t>, kI8);
+  set(Op::kLoad, run_load_integers<uint8_t>, kU8);
+  set(Op::kLoad, run_load_integers<int32_t>, kI32);
+  set(Op::kStore, run_store_integers<int8_t>, kI8);
+  set(Op::kStore, run_store_integers<uint8_t>, kU8);
+  set(Op::kStore, run_store_integers<int32_t>, kI32);
+#if LAZYT_TILE_BANK
+  set(Op::kLoad, run_load_bank, kBank);
+  set(Op::kStore, run_store_bank, kBank);
+#define IN_BANK(op) set(Op::op, run_binary_bank<Op::op>, kBank);
+#else
+#define IN_BANK(op)
+#endif
   set(Op::kLoadU8, run_load_u8);
   set(Op::kStore, run_store);
   set(Op::kStore, run_store_half<kBf16>, kBf16);
@@ -227,7 +328,8 @@ Machine make() {
   set(Op::op, run_binary<Op::op, kNumber>, kNumber);    \
   set(Op::op, run_binary<Op::op, kRunning>, kRunning);  \
   set(Op::op, run_binary<Op::op, kBf16>, kBf16);        \
-  set(Op::op, run_binary<Op::op, kF16>, kF16);
+  set(Op::op, run_binary<Op::op, kF16>, kF16);      \
+  IN_BANK(op)
 #define UNARY(op) set(Op::op, run_unary<Op::op>);
 #define TERNARY(op)                  \
   set(Op::op, run_ternary<Op::op, 0>, 0); \

@@ -13,6 +13,7 @@ NAMES = {
     torch.bool: "b1",
     torch.int32: "i32",
     torch.uint8: "u8",
+    torch.int8: "i8",
 }
 
 

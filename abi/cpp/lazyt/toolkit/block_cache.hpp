@@ -21,7 +21,9 @@ namespace lazyt {
 namespace toolkit __attribute__((visibility("hidden"))) {
 
 // Source has `Address take(uint64_t bytes)`, which answers Address{} when there is no more, and `void give(Address,
-// uint64_t bytes)`, which does not throw. Thread-safe where Source is.
+// uint64_t bytes)`, which does not throw. With `static constexpr uint64_t kSpare` in it, no more lies unused, when a new block
+// is taken, than that or half of what is in use: a cache that grows with each step (keys and values of a text) would else
+// keep blocks of every size it ever had. Thread-safe where Source is.
 template <class Source>
 class BlockCache {
  public:
@@ -48,6 +50,7 @@ class BlockCache {
         cached_.fetch_sub(bytes, std::memory_order_relaxed);
       }
     }
+    if (block == Address{} && too_many_unused()) trim();
     if (block == Address{}) block = source_.take(bytes);
     if (block == Address{}) {
       trim();
@@ -101,6 +104,10 @@ class BlockCache {
     const uint64_t rounded = (bytes + step - 1) & ~(step - 1);
     const int e = 63 - std::countl_zero(rounded);
     return {static_cast<uint32_t>(e - kLeast) * 8 + static_cast<uint32_t>((rounded >> (e - 3)) & 7), rounded};
+  }
+  bool too_many_unused() const {
+    if constexpr (requires { Source::kSpare; }) return cached() > std::max(Source::kSpare, in_use() / 2);
+    return false;
   }
   static uint64_t bytes_of(uint32_t index) { return uint64_t{8 + index % 8} << (index / 8 + kLeast - 3); }
 

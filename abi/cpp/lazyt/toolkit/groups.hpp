@@ -42,7 +42,7 @@ void lower_group(BuilderT& b, const Unit& unit) {
     const bool moves = node.op == LAZYT_OP_CLONE || node.op == LAZYT_OP_TO_COPY || node.op == LAZYT_OP_LIFT_FRESH_COPY;
     if (moves && !b.is_scalar(Builder::value_of(program.args(node)[0]))) {
       const Tensor src = b.tensor(Builder::value_of(program.args(node)[0]));
-      return b.copy(src, b.make(node.results, b.result_strides(node.results, program.strides(b.value(node.results)))));
+      return b.copy(src, b.make(node.results, b.result_strides(node.results, b.strides(node.results))));
     }
   }
   Kernel kernel(unit.dims, reduced);

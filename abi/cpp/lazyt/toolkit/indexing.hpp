@@ -16,7 +16,7 @@ namespace indexing {
 // ---- places
 
 enum class Negative : uint8_t { kWraps, kIsError };
-enum class Message : uint8_t { kBounds, kSelf, kTake, kCopy };
+enum class Message : uint8_t { kBounds, kSelf, kData, kTake, kCopy };
 
 // What an error says of an index that is out of range: before, the index if it is shown, after.
 struct BadIndex {
@@ -26,6 +26,7 @@ struct BadIndex {
 inline BadIndex bad_index(Message message, int64_t dim, int64_t size) {
   switch (message) {
     case Message::kSelf: return {"index out of range in self", "", false};
+    case Message::kData: return {"INDICES element is out of DATA bounds, id=", " axis_dim=" + std::to_string(size)};
     case Message::kTake: return {"out of range: tried to access index ", " on a tensor of " + std::to_string(size) + " elements."};
     default: return {message == Message::kCopy ? "index_copy_(): index " : "index ", " is out of bounds for dimension " + std::to_string(dim) + " with size " + std::to_string(size)};
   }
@@ -34,7 +35,7 @@ inline BadIndex bad_index(Message message, int64_t dim, int64_t size) {
 // An index tensor with the dim it counts in.
 struct Index {
   Tensor tensor;  // int64, of the dims of all indices
-  int64_t dim, size, stride;
+  int64_t dim, size, stride;  // dim is what errors call it: of a list, its place among the indices
 };
 
 // Where in a tensor a list of indices leads: the sum over the indices of index * stride, for each of `dims`.
@@ -111,7 +112,7 @@ inline Indexed index_by_list(Builder& b, const lazyt_arg_t& list, const Tensor& 
     if (is_indexed[d]) {
       seen = true;
       const Tensor index = broadcast(as_int64(b, tensor_at(b, elements[d])), dims);
-      out.places.indices.push_back({index, static_cast<int64_t>(d), self.dims()[d], self.strides()[d]});
+      out.places.indices.push_back({index, static_cast<int64_t>(out.places.indices.size()), self.dims()[d], self.strides()[d]});
     } else {
       const bool is_before = adjacent && !seen;
       (is_before ? out.before : out.after).push_back(self.dims()[d]);
@@ -217,19 +218,22 @@ struct IndexLowerings {
   static void index(BuilderT& b, const lazyt_node_t& node) {
     const auto args = b.program.args(node);
     const Tensor self = tensor_at(b, args[0]);
-    const Indexed indexed = index_by_list(b, args[1], self);
-    Kernels::read(b, "index", self, indexed, b.make_dense(node.results));
+    const Tensor out = b.make_dense(node.results);
+    if (out.count() != 0) Kernels::read(b, "index", self, index_by_list(b, args[1], self), out);
   }
   static void index_select(BuilderT& b, const lazyt_node_t& node) {
     const auto args = b.program.args(node);
     const Tensor self = tensor_at(b, args[0]), index = at_least_1d(tensor_at(b, args[2]));
     const Tensor out = at_least_1d(b.make_dense(node.results));
-    Kernels::read(b, "index_select", self, index_along(b, self, b.int_of(args[1]), index, Negative::kIsError, Message::kSelf), out);
+    const int64_t dim = b.int_of(args[1]);
+    const Message message = dim == 1 || out.count() == 0 ? Message::kData : Message::kSelf;  // PyTorch has a kernel for dim 1
+    Kernels::read(b, "index_select", self, index_along(b, self, dim, index, Negative::kIsError, message), out);
   }
   static void embedding(BuilderT& b, const lazyt_node_t& node) {
     const auto args = b.program.args(node);
     const Tensor weight = tensor_at(b, args[0]), index = tensor_at(b, args[1]);
-    Kernels::read(b, "embedding", weight, index_along(b, weight, 0, index, Negative::kIsError, Message::kSelf), b.make_dense(node.results));
+    const Message message = weight.count() == 0 ? Message::kData : Message::kSelf;
+    Kernels::read(b, "embedding", weight, index_along(b, weight, 0, index, Negative::kIsError, message), b.make_dense(node.results));
   }
   static void take(BuilderT& b, const lazyt_node_t& node) {
     const auto args = b.program.args(node);
@@ -243,6 +247,7 @@ struct IndexLowerings {
     const auto args = b.program.args(node);
     const Tensor self = tensor_at(b, args[0]), out = b.make_dense(node.results);
     const Indexed indexed = index_by_list(b, args[1], out);
+    if (count_of(indexed.dims_beside()) == 0) return b.copy(self, out);  // nor is an index looked at
     const Tensor source = broadcast(tensor_at(b, args[2]), indexed.dims_beside());
     if (b.bool_of(args[3]))
       Kernels::accumulate(b, "index_put_accumulate", self, out, indexed, source, {true, true, 1, 1, 0, LAZYT_DTYPE_INT64});
@@ -260,17 +265,22 @@ struct IndexLowerings {
   }
   static void index_add(BuilderT& b, const lazyt_node_t& node) {
     const Tensor self = tensor_at(b, b.program.args(node)[0]), out = b.make_dense(node.results);
-    const auto [indexed, source] = along(b, node, out, out.dims().size() > 1 ? Message::kBounds : Message::kSelf);
+    if (out.count() == 0) return;
+    const int64_t dim = b.int_of(b.program.args(node)[1]), last = static_cast<int64_t>(out.dims().size()) - 1;
+    const bool adds_rows = last > 0 && (dim == 0 || dim == last);  // by scatter_add, in PyTorch
+    const auto [indexed, source] = along(b, node, out, adds_rows ? Message::kBounds : Message::kSelf);
     Kernels::accumulate(b, "index_add", self, out, indexed, source, b.number_of(b.program.args(node)[4]));
   }
   static void index_copy(BuilderT& b, const lazyt_node_t& node) {
     const Tensor self = tensor_at(b, b.program.args(node)[0]), out = b.make_dense(node.results);
+    if (out.count() == 0) return;
     const auto [indexed, source] = along(b, node, out, Message::kCopy);
     Kernels::write(b, "index_copy", self, out, indexed, source);
   }
   static void index_fill(BuilderT& b, const lazyt_node_t& node) {
     const auto args = b.program.args(node);
     const Tensor self = tensor_at(b, args[0]), out = b.make_dense(node.results), value = b.scratch(out.dtype, {});
+    if (out.count() == 0) return;
     b.fill(value, b.number_of(args[3]));
     const Tensor index = at_least_1d(tensor_at(b, args[2]));
     const Indexed indexed = index_along(b, out, b.int_of(args[1]), index, Negative::kWraps, Message::kBounds);

@@ -17,11 +17,10 @@
 #include <vector>
 
 #include "lazyt/plugin.hpp"
+#include "lazyt/toolkit/dims.hpp"
 
 namespace lazyt {
 namespace toolkit __attribute__((visibility("hidden"))) {
-
-using Dims = std::vector<int64_t>;
 
 inline int64_t count_of(std::span<const int64_t> dims) {
   int64_t n = 1;

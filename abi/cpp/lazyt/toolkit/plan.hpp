@@ -152,6 +152,8 @@ class Builder {
     auto d = program.dims(value(v));
     return {d.begin(), d.end()};
   }
+  // Row-major where the value has none of its own.
+  Dims strides(uint32_t v) const { return value(v).strides == LAZYT_NONE ? row_major(program.dims(value(v))) : Dims(program.strides(value(v))); }
   lazyt_dtype_t dtype(uint32_t v) const { return value(v).dtype; }
   // Where a value's bytes lie. REQUIRES: its producer was lowered; not a host scalar.
   const Tensor& tensor(uint32_t v) const {
@@ -217,12 +219,12 @@ class Builder {
   // ---- results
   // A place for result value v of the node being lowered, and v is that from now on. Row-major, or, where v is an
   // output of the program, as the output lies (then v's strides may be any).
-  Tensor make(uint32_t v) { return make(v, output_of_[v] != LAZYT_NONE ? program.strides(value(v)) : row_major(dims(v))); }
+  Tensor make(uint32_t v) { return make(v, output_of_[v] != LAZYT_NONE ? strides(v) : row_major(dims(v))); }
   // The same for a kernel that only writes these strides (dense in some order of dims); what an output wants else
   // is copied at the end.
   Tensor make(uint32_t v, const Dims& strides) {
     const Dims d = dims(v);
-    if (const uint32_t o = output_of_[v]; o != LAZYT_NONE && same_strides(d, strides, program.strides(value(v)))) {
+    if (const uint32_t o = output_of_[v]; o != LAZYT_NONE && same_strides(d, strides, this->strides(v))) {
       tensors_[v] = {output_storages_[o], dtype(v), {0, d, strides}};
     } else {
       tensors_[v] = scratch(dtype(v), d, strides, static_cast<uint64_t>(count_of(d)) * lazyt_dtype_size(dtype(v)));
@@ -268,7 +270,7 @@ class Builder {
   uint32_t uses(uint32_t v) const { return uses_[v]; }
   // Strides for a pointwise result: as an output lies, else as `like` does if that is dense, else row-major.
   Dims result_strides(uint32_t v, const Dims& like) const {
-    if (output_of_[v] != LAZYT_NONE) return program.strides(value(v));
+    if (output_of_[v] != LAZYT_NONE) return strides(v);
     const Dims d = dims(v);
     // Dense in some order of its dims: sorted by stride, each is the product of those before.
     if (like.size() == d.size()) {
@@ -356,7 +358,7 @@ class Builder {
       const bool scalar = is_scalar(v);
       plan_.inputs.push_back({scalar ? 0 : program.span_bytes(value(v)), scalar});
       const StorageId s = add_storage({Plan::Piece::kInput, i, 0}, plan_.inputs.back().size_bytes);
-      tensors_[v] = {s, scalar ? LAZYT_DTYPE_INVALID : dtype(v), {0, dims(v), program.strides(value(v))}};
+      tensors_[v] = {s, scalar ? LAZYT_DTYPE_INVALID : dtype(v), {0, dims(v), strides(v)}};
       if (scalar) scalars_.emplace_back(v, i);
     }
     for (uint32_t i = 0; i < program.outputs().size(); ++i) {
@@ -372,7 +374,7 @@ class Builder {
       if (c.file.size) throw error(LAZYT_CODE_UNIMPLEMENTED, "a constant lies in a file of its own");
       const auto* data = reinterpret_cast<const std::byte*>(program.block()) + program.block()->data.offset + c.offset;
       tensors_[c.value] = constant(dtype(c.value), dims(c.value), data);
-      tensors_[c.value].layout.strides = program.strides(value(c.value));
+      tensors_[c.value].layout.strides = strides(c.value);
     }
     for (uint32_t i = 0; i < program.nodes().size(); ++i) {
       plan_.nodes.push_back(program.describe(i));
@@ -408,7 +410,7 @@ class Builder {
   void finish_outputs() {
     for (uint32_t i = 0; i < output_storages_.size(); ++i) {
       const uint32_t v = program.outputs()[i].value;
-      const Tensor target{output_storages_[i], dtype(v), {0, dims(v), program.strides(value(v))}};
+      const Tensor target{output_storages_[i], dtype(v), {0, dims(v), strides(v)}};
       if (is_scalar(v)) {
         fill(target, {false, false, 0, 0, tensors_[v].storage, dtype(v)});
       } else if (const Tensor& t = tensor(v); t.storage != target.storage) {
@@ -443,7 +445,7 @@ class Builder {
       if (!unsafe[i]) continue;
       const StorageId output = output_storages_[i];
       const uint32_t v = program.outputs()[i].value;
-      const Tensor beside{output, dtype(v), {0, dims(v), program.strides(value(v))}};
+      const Tensor beside{output, dtype(v), {0, dims(v), strides(v)}};
       plan_.storages[output] = {Plan::Piece::kBeside, i, 0};
       Tensor target = beside;
       target.storage = add_storage({Plan::Piece::kOutput, i, 0}, bytes_[output]);

@@ -96,8 +96,10 @@ struct PointwiseRules {
   static Reg unary(const Context& c) {
     return c.k.op(op, c.in(0, c.type()));
   }
-  // Of the type that PRG-4 gave the tensors.
-  static Type operand_type(const Context& c) { return c.is_tensor(0) ? c.type(0) : c.type(1); }
+  // Of the type that PRG-4 gave the tensors; of a host scalar's beside a number.
+  static Type operand_type(const Context& c) {
+    return c.is_tensor(0) || c.arg(1).kind != LAZYT_ARG_VALUE ? c.type(0) : c.type(1);
+  }
   template <Op op>
   static Reg compare(const Context& c) {
     const Type t = operand_type(c);

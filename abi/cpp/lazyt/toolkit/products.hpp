@@ -22,7 +22,7 @@ inline constexpr Number kOne{true, true, 0, 1, 0, LAZYT_DTYPE_INT64};
 inline constexpr Number kZero{true, true, 0, 0, 0, LAZYT_DTYPE_INT64};
 
 struct Product {
-  Tensor a, b, c;                // rank 3, of one dtype; c is row-major
+  Tensor a, b, c;                // rank 3, of one dtype, or of bytes, with c in i32; c is row-major
   std::optional<Tensor> addend;  // of c's dims; strides 0 where it is broadcast
   Number alpha = kOne, beta = kZero;
 };
@@ -83,7 +83,7 @@ inline Tensor joined(Builder& b, const Tensor& t, size_t kept) {
   return *join_front(b.dense(t), kept);
 }
 
-// The lowerings. kEmit adds the steps of one product.
+// The lowerings. kEmit adds the steps of one product. A backend that has products of bytes adds LAZYT_OP_INT_MM by mm.
 template <class BuilderT, void (*kEmit)(BuilderT& b, Product p)>
 struct ProductRules {
   static void mm(BuilderT& b, const lazyt_node_t& node) {

@@ -1,0 +1,56 @@
+#include "lazyt/toolkit/block_cache.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+namespace lazyt::toolkit {
+namespace {
+
+// Counts what the source has given and not got back.
+struct Counting {
+  uint64_t* bytes;
+  void* take(uint64_t n) { return *bytes += n, std::malloc(n); }
+  void give(void* block, uint64_t n) { *bytes -= n, std::free(block); }
+};
+struct Sparing : Counting {
+  static constexpr uint64_t kSpare = 4096;
+};
+
+TEST(BlockCache, AFreedBlockIsHandedOutAgain) {
+  uint64_t bytes = 0;
+  BlockCache<Counting> cache(Counting{&bytes});
+  uint64_t size = 1000;
+  void* block = cache.take(size);
+  cache.give(block, size);
+  EXPECT_EQ(cache.cached(), size);
+  uint64_t again = 990;
+  EXPECT_EQ(cache.take(again), block);
+  EXPECT_EQ(cache.in_use(), bytes);
+  cache.give(block, again);
+}
+
+template <class Source>
+uint64_t most_of_growing_sizes(uint64_t& bytes) {
+  BlockCache<Source> cache(Source{{&bytes}});
+  uint64_t most = 0;
+  for (uint64_t size = 1024; size <= 64 * 1024; size += 1024) {
+    uint64_t taken = size;
+    void* block = cache.take(taken);
+    most = std::max(most, bytes);
+    cache.give(block, taken);
+  }
+  return most;
+}
+
+TEST(BlockCache, OfASourceThatSparesNoMoreLiesUnusedThanThat) {
+  uint64_t bytes = 0;
+  EXPECT_LE(most_of_growing_sizes<Sparing>(bytes), Sparing::kSpare + 2 * 64 * 1024);
+  EXPECT_EQ(bytes, 0u);
+  struct Hoarding : Counting {};
+  EXPECT_GT(most_of_growing_sizes<Hoarding>(bytes), 8u * 64 * 1024);
+  EXPECT_EQ(bytes, 0u);
+}
+
+}  // namespace
+}  // namespace lazyt::toolkit

@@ -62,12 +62,14 @@ inline std::optional<c10::Device> device_of(c10::ArrayRef<c10::IValue> args) {
   return named;
 }
 
+inline bool is_mask(const at::Tensor& t) { return t.scalar_type() == at::kBool || t.scalar_type() == at::kByte; }
+
 // A boolean or byte tensor in a list of the call: an index whose number of elements depends on its values.
 inline bool has_mask(c10::ArrayRef<c10::IValue> args) {
   for (const c10::IValue& arg : args) {
     if (!arg.isList() || arg.isIntList()) continue;
     for (const c10::IValue& e : arg.toListRef())
-      if (e.isTensor() && (e.toTensor().scalar_type() == at::kBool || e.toTensor().scalar_type() == at::kByte)) return true;
+      if (e.isTensor() && is_mask(e.toTensor())) return true;
   }
   return false;
 }

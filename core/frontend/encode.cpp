@@ -192,7 +192,6 @@ class Encoder {
       case TypedArg::kTensor: return tensor(arg, *static_cast<const at::Tensor*>(v.at));
       case TypedArg::kScalar: return scalar(arg, *static_cast<const at::Scalar*>(v.at));
       case TypedArg::kInt: return integer(arg, v.number);
-      case TypedArg::kDouble: return real(arg, v.real);
       case TypedArg::kBool: return boolean(v.number != 0);
       case TypedArg::kTensors:
         word(tagged(kList, v.count));
@@ -201,6 +200,10 @@ class Encoder {
       case TypedArg::kTensorRefs:
         word(tagged(kList, v.count));
         for (const at::Tensor& t : *static_cast<const at::ITensorListRef*>(v.at)) tensor(arg, t);
+        return;
+      case TypedArg::kBools:
+        word(tagged(kBools, v.count));
+        for (size_t i = 0; i < v.count; i++) word(static_cast<const bool*>(v.at)[i]);
         return;
       case TypedArg::kInts:
         word(tagged(kInts, v.count));

@@ -12,20 +12,22 @@
 
 namespace lazyt::frontend {
 
-// Fills call from the arguments on top of the stack, with the device it is for. Takes seed and offset of the generator for random
-// operators: encode each call once. Raises eager's error for tensors of other devices.
 enum class Encoded : uint8_t {
   kWhole,
   kNoted,   // an operand's conjugation or sign is only noted: the words would not say it
   kOnHost,  // a number of 2^63 or more: the words have none
 };
+
+// Fills call from the arguments on top of the stack, with the device it is for. Takes seed and offset of the generator for random
+// operators: encode each call once. Raises eager's error for tensors of other devices.
 Encoded encode(const TorchOp& op, c10::ArrayRef<c10::IValue> args, trace::Call& call);
 
 // An argument as PyTorch's typed kernels get it, not boxed. It points to the argument.
 struct TypedArg {
-  enum Kind : uint8_t { kNone, kTensor, kTensors, kTensorRefs, kScalar, kInts, kInt, kDouble, kBool };
+  enum Kind : uint8_t { kNone, kTensor, kTensors, kTensorRefs, kScalar, kInts, kInt, kBool, kBools };
 
   TypedArg(const at::Tensor& t) : kind(kTensor), at(&t) {}
+  TypedArg(const std::optional<at::Tensor>& t) : kind(t ? kTensor : kNone), at(t ? &*t : nullptr) {}
   TypedArg(const at::Scalar& s) : kind(kScalar), at(&s) {}
   TypedArg(at::TensorList l) : kind(kTensors), at(l.data()), count(l.size()) {}
   TypedArg(const at::ITensorListRef& l) : kind(kTensorRefs), at(&l), count(l.size()) {}
@@ -33,14 +35,14 @@ struct TypedArg {
   TypedArg(std::optional<at::ScalarType> t) : kind(t ? kInt : kNone), number(t ? static_cast<int64_t>(*t) : 0) {}
   TypedArg(at::ScalarType t) : kind(kInt), number(static_cast<int64_t>(t)) {}
   TypedArg(int64_t v) : kind(kInt), number(v) {}
-  TypedArg(double v) : kind(kDouble), real(v) {}
   TypedArg(bool v) : kind(kBool), number(v) {}
+  template <size_t n>
+  TypedArg(const std::array<bool, n>& l) : kind(kBools), at(l.data()), count(n) {}
 
   Kind kind;
   union {
     const void* at;
     int64_t number;
-    double real;
   };
   size_t count = 0;
 };

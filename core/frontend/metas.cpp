@@ -22,9 +22,36 @@ using Rule = Stack (*)(const Stack& args);  // nothing: ask elsewhere, as for wh
 
 Stack mm(const Stack& a) { return {at::meta::mm(a[0].toTensor(), a[1].toTensor())}; }
 Stack bmm(const Stack& a) { return {at::meta::bmm(a[0].toTensor(), a[1].toTensor())}; }
+Stack int_mm(const Stack& a) {
+  const Tensor &x = a[0].toTensor(), &y = a[1].toTensor();
+  if (x.dim() != 2 || y.dim() != 2 || x.size(1) != y.size(0) || y.scalar_type() != at::kChar ||
+      (x.scalar_type() != at::kChar && x.scalar_type() != at::kByte))
+    return {};
+  return {x.new_empty({x.size(0), y.size(1)}, x.options().dtype(at::kInt))};
+}
 template <auto f>
 Stack with_addend(const Stack& a) {
   return {f(a[0].toTensor(), a[1].toTensor(), a[2].toTensor(), a[3].toScalar(), a[4].toScalar())};
+}
+
+// input, weight
+Stack linear(const Stack& a) {
+  std::vector<int64_t> sizes = a[0].toTensor().sizes().vec();
+  sizes.back() = a[1].toTensor().size(0);
+  return {a[0].toTensor().new_empty(sizes)};
+}
+
+// input or none, grad_output, weight or none, mask
+Stack linear_backward(const Stack& a) {
+  const Tensor& grad = a[1].toTensor();
+  const auto mask = a[3].toBoolList();
+  std::vector<int64_t> sizes = grad.sizes().vec();
+  const int64_t out = sizes.back();
+  Stack made(3, Tensor());
+  if (mask[0]) sizes.back() = a[2].toTensor().size(1), made[0] = grad.new_empty(sizes);
+  if (mask[1]) made[1] = grad.new_empty({out, a[0].toTensor().size(-1)});
+  if (mask[2]) made[2] = grad.new_empty({out});
+  return made;
 }
 
 // input, weight, bias, stride, padding, dilation, transposed, output_padding, groups
@@ -124,9 +151,12 @@ const auto& rules() {
   static const auto& all = *new std::unordered_map<std::string_view, Rule>{
       {"aten::mm", mm},
       {"aten::bmm", bmm},
+      {"aten::_int_mm", int_mm},
       {"aten::addmm", with_addend<at::meta::addmm>},
       {"aten::addmv", with_addend<at::meta::addmv>},
       {"aten::baddbmm", with_addend<at::meta::baddbmm>},
+      {"aten::linear", linear},
+      {"aten::linear_backward", linear_backward},
       {"aten::convolution", convolution},
       {"aten::convolution_backward", convolution_backward},
       {"aten::_thnn_fused_lstm_cell", lstm_cell},

@@ -152,18 +152,33 @@ bool lacks_dtype_of_accelerators(const char* said) {
   return dtype.starts_with("Float8") || dtype.starts_with("Float4") || dtype.starts_with("ComplexHalf") || dtype.starts_with("UInt");
 }
 
-// x[mask] = values asks for as many values as the mask has elements set, and zeros have none: one value fits any.
-std::vector<c10::IValue> with_one_value(const TorchOp& op, c10::ArrayRef<c10::IValue> args) {
-  std::vector<c10::IValue> out = args.vec();
-  for (size_t i = 0; i < args.size(); i++) {
-    if (op.op.args[i].name != "values") continue;
-    const at::Tensor& self = args[0].toTensor();
-    const at::Tensor& values = args[i].toTensor();
-    if (values.numel() == 1) break;
-    if (op.op.args[0].written) at::assert_no_overlap(self, values);
-    TORCH_CHECK(self.scalar_type() == values.scalar_type(), "Index put requires the source and destination dtypes match, got ",
-                self.scalar_type(), " for the destination and ", values.scalar_type(), " for the source.");
-    out[i] = at::zeros({}, values.options().device(at::kCPU));
+// Calls that answer for x[indices] = values, of which only the number of elements set in masks is open: any indices fit
+// beside one element, a tensor without elements takes none. One value fits any number of them. A mask without dims or
+// elements leaves nothing open.
+std::vector<std::vector<c10::IValue>> with_known_masks(const TorchOp& op, c10::ArrayRef<c10::IValue> args) {
+  const at::Tensor &self = args[0].toTensor(), &values = args[2].toTensor();
+  std::vector<at::Tensor> indices;
+  collect(indices, args[1]);
+  std::erase_if(indices, [](const at::Tensor& t) { return !t.defined(); });
+  const auto is_open = [](const at::Tensor& t) { return is_mask(t) && t.dim() > 0 && t.numel() > 0; };
+  const bool fills = values.numel() == 1 && indices.size() == 1;  // eager takes the value as a number, whatever is set
+  if (fills || std::ranges::none_of(indices, is_open)) return {args.vec()};
+  if (op.op.args[0].written) {
+    at::assert_no_overlap(self, values);
+    for (const at::Tensor& t : indices) at::assert_no_overlap(self, t);
+  }
+  std::vector<std::vector<c10::IValue>> out;
+  for (int64_t count : {1, 0}) {
+    std::vector<c10::IValue>& fitted = out.emplace_back(args.vec());
+    fitted[1] = map_tensors(args[1], [&](const at::Tensor& t) {
+      if (!t.defined() || !is_open(t)) return t;
+      at::Tensor mask = at::zeros(t.sizes(), t.options().device(at::kCPU));
+      mask.view(-1).narrow(0, 0, count).fill_(1);
+      return mask;
+    });
+    if (values.numel() == 1) continue;
+    fitted[2] = at::zeros({}, values.options().device(at::kCPU));
+    fitted[3] = true;  // accumulate: else that one were taken as a number, too
   }
   return out;
 }
@@ -186,12 +201,7 @@ std::optional<Answer> without_meta_kernel(const TorchOp& op, c10::ArrayRef<c10::
   }
 }
 
-}  // namespace
-
-std::optional<Answer> probe(const TorchOp& op, c10::ArrayRef<c10::IValue> given) {
-  std::vector<c10::IValue> fitted;
-  if (op.masks_count && has_mask(given)) fitted = with_one_value(op, given);
-  const c10::ArrayRef<c10::IValue> args = fitted.empty() ? given : fitted;
+std::optional<Answer> probe_as_given(const TorchOp& op, c10::ArrayRef<c10::IValue> args) {
   const uint64_t bytes = bytes_of(args);
   const bool eager_first = speaks_for_all_values(op) && bytes <= max_probe_bytes(op);
   if (eager_first) {
@@ -228,6 +238,21 @@ std::optional<Answer> probe(const TorchOp& op, c10::ArrayRef<c10::IValue> given)
     if (eager_first || op.op.random || bytes > kMostBytesForWords) throw;
     return ask_eager(op, args, 0);
   }
+}
+
+}  // namespace
+
+std::optional<Answer> probe(const TorchOp& op, c10::ArrayRef<c10::IValue> args) {
+  if (!op.masks_count || !has_mask(args)) return probe_as_given(op, args);
+  std::exception_ptr said;
+  for (const std::vector<c10::IValue>& known : with_known_masks(op, args)) {
+    try {
+      return probe_as_given(op, known);
+    } catch (...) {
+      if (!said) said = std::current_exception();
+    }
+  }
+  std::rethrow_exception(said);
 }
 
 }  // namespace lazyt::frontend

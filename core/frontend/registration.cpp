@@ -91,6 +91,9 @@ bool stays_composite(const std::string& name) {
   return kNames.count(name) > 0;
 }
 
+// linear.h
+bool is_linear(const std::string& name) { return name == "aten::linear" || name == "aten::linear_backward"; }
+
 bool registered_here(const c10::OperatorHandle& h) { return h.hasKernelForDispatchKey(DispatchKey::PrivateUse1); }
 
 // Composite-explicit operators would arrive decomposed if only the backend fallback were there: they
@@ -102,6 +105,7 @@ bool wants_recording(const c10::OperatorHandle& h) {
   bool explicit_kernel = h.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd) ||
                          h.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutogradNonFunctional) ||
                          h.hasKernelForDispatchKey(DispatchKey::CPU);
+  if (is_linear(h.operator_name().name)) return true;
   if (!explicit_kernel || h.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd)) return false;
   // One that gives nothing is called for what it does: a check, a print. Its body runs when it is called.
   const auto& s = h.schema();
@@ -214,6 +218,7 @@ void initialize() {
     register_copies();
     register_rnn();
     register_rnn_layers();
+    register_linear();
     register_optimizers();
     register_attention();
     register_tracer();

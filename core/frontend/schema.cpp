@@ -146,6 +146,7 @@ Lowering special(const std::string& name, const std::string& overload) {
       {"aten::geometric_", Lowering::kGeometric},     {"aten::geometric", Lowering::kGeometric},
       {"aten::rrelu_with_noise_", Lowering::kRelu},   {"aten::rrelu_with_noise", Lowering::kRelu},
       {"aten::multinomial", Lowering::kMultinomial},
+      {"aten::linear", Lowering::kLinear},            {"aten::linear_backward", Lowering::kLinearBackward},
   };
   if (name == "aten::arange") return overload == "start" || overload == "start_step" ? Lowering::kArange : Lowering::kPlain;
   if (name == "aten::bernoulli_") return overload == "float" ? Lowering::kBernoulliFloat : Lowering::kBernoulli;
@@ -153,6 +154,12 @@ Lowering special(const std::string& name, const std::string& overload) {
   if (name == "aten::normal") return overload.find("Tensor") != std::string::npos ? Lowering::kNormalOf : Lowering::kPlain;
   auto it = kSpecial.find(name);
   return it == kSpecial.end() ? Lowering::kPlain : it->second;
+}
+
+// Names a few more than those whose products may be rounded, which costs them a look.
+bool multiplies(const std::string& name) {
+  constexpr std::string_view kParts[] = {"mm", "mv", "dot", "matmul", "linear", "conv", "attention", "lstm", "gru", "rnn", "cdist", "einsum"};
+  return std::ranges::any_of(kParts, [&](std::string_view part) { return name.find(part) != std::string::npos; });
 }
 
 // The functional form of one that writes out= and more returns out= first.
@@ -177,13 +184,18 @@ void fill(TorchOp& t) {
   op.overload = schema.overload_name();
   op.recorded = &base::counter("lazyt::" + op.name.substr(op.name.find("::") + 2));
   op.lowering = special(op.name, op.overload);
+  op.multiplies = multiplies(op.name);
+  if (op.lowering == Lowering::kLinear) op.stands_for = {&base::counter("lazyt::addmm")};
+  if (op.lowering == Lowering::kLinearBackward) op.stands_for = {&base::counter("lazyt::mm"), &base::counter("lazyt::sum")};
   t.recordable = true;
+  t.has_composite = op.lowering == Lowering::kLinear || op.lowering == Lowering::kLinearBackward;
   auto refuse = [&](std::string why) {
     if (t.recordable) t.why_not = std::move(why);
     t.recordable = false;
   };
   t.masks_on_host = op.name == "aten::index" && op.overload == "Tensor";
   t.masks_count = t.masks_on_host || op.name.find("index_put") != std::string::npos;
+  t.by_indices = t.masks_count || op.name.starts_with("aten::index_reduce") || op.name.starts_with("aten::scatter");
   t.copies_storage = op.overload.empty() && (op.name == "aten::select_scatter" || op.name == "aten::slice_scatter" ||
                                              op.name == "aten::diagonal_scatter" || op.name == "aten::as_strided_scatter" || op.name == "aten::as_strided_copy");
   t.takes_cpu = t.masks_count || (op.name == "aten::bernoulli_" && op.overload == "Tensor");

@@ -27,7 +27,9 @@ struct TorchOp {
   bool copies_storage = false; // select_scatter and its like, as_strided_copy
   OverlapRule overlap = OverlapRule::kNone;
   bool masks_count = false;    // the number of elements set in a mask among its indices decides a shape
+  bool by_indices = false;     // what its indices hold decides whether it fails, also where it writes no element
   bool takes_cpu = false;      // indices or probabilities may lie on the CPU, as on every accelerator
+  bool has_composite = false;  // recorded as one only where linear.h says so
   bool masks_on_host = false;  // the shape of its result
   // One entry per return: index of the argument it is, or -1 for a fresh tensor, -2 for a fresh list.
   std::vector<int> returns;

@@ -1,5 +1,6 @@
 #include "frontend/tracer.h"
 
+#include <ATen/Context.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/enum_tag.h>
 #include <ATen/ops/_conj.h>
@@ -16,6 +17,7 @@
 #include "frontend/encode.h"
 #include "frontend/errors.h"
 #include "frontend/fallback.h"
+#include "frontend/linear.h"
 #include "frontend/registration.h"
 #include "frontend/shapes.h"
 #include "frontend/storage.h"
@@ -89,8 +91,26 @@ void follow_default_dtype(Lane& lane, trace::Recorder& recorder, at::ScalarType 
     if (recorder.default_float() != dtype && recorder.empty()) recorder.set_default_float(dtype);
     return recorder.default_float() == dtype;
   };
-  while (!same()) check(trace::Session::get(recorder.device).flush(recorder, trace::FlushReason::kMarkStep));
+  while (!same()) check(trace::Session::get(recorder.device).flush(recorder, trace::FlushReason::kSetting));
   lane.default_float = now;
+}
+
+// How the program that the call becomes part of is to be run.
+lazyt_compile_flags_t flags_now(const trace::Op& op, lazyt_compile_flags_t before) {
+  const at::Context& context = at::globalContext();
+  auto flags = op.multiplies ? context.float32Precision(at::Float32Backend::CUDA, at::Float32Op::MATMUL) == at::Float32Precision::TF32 ? LAZYT_COMPILE_TF32 : 0
+                             : before & LAZYT_COMPILE_TF32;
+  if (context.deterministicAlgorithms()) flags |= LAZYT_COMPILE_DETERMINISTIC;
+  return flags;
+}
+
+void follow_flags(trace::Recorder& recorder, lazyt_compile_flags_t now) {
+  auto same = [&] {
+    std::lock_guard lock(recorder.mutex());
+    if (recorder.flags() != now && recorder.empty()) recorder.set_flags(now);
+    return recorder.flags() == now;
+  };
+  while (!same()) check(trace::Session::get(recorder.device).flush(recorder, trace::FlushReason::kSetting));
 }
 
 // f under the recorder's mutex; true once it is not null. Traces of other threads in which the call's operands are
@@ -196,6 +216,11 @@ void keep_operands(const TorchOp& op, torch::jit::Stack* stack, const ShapeResul
     if (!op.op.args[i].written) torch::jit::peek(*stack, i, count) = map_tensors(torch::jit::peek(*stack, i, count), kept);
 }
 
+void record_composite(const TorchOp& op, torch::jit::Stack* stack) {
+  at::AutoDispatchBelowADInplaceOrView below_autograd;
+  op.handle.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, *stack);
+}
+
 void record_call(TorchOp& op, torch::jit::Stack* stack) {
   ThreadState& thread = thread_state();
   trace::Call& call = thread.call;
@@ -220,6 +245,7 @@ void record_call(TorchOp& op, torch::jit::Stack* stack) {
   Replay outcome = replay(thread);
   if (outcome == Replay::kUnknown) {
     record_late_operators();
+    if (op.has_composite && !is_plain_linear(op, args)) return record_composite(op, stack);
     if (record_by_device(op, stack, call)) return;
     const ShapeResult& shapes = of_out ? *of_out : infer(op, call, args);
     if (shapes.host_reason) return call_on_host(op, stack, shapes.host_reason);
@@ -250,6 +276,7 @@ Replay replay(ThreadState& thread) {
   trace::Recorder& recorder = recorder_of(lane, call.device);
   const at::ScalarType default_now = c10::get_default_dtype_as_scalartype();
   if (C10_UNLIKELY(default_now != lane.default_float)) follow_default_dtype(lane, recorder, default_now);
+  if (const auto flags = flags_now(*call.op, recorder.flags()); C10_UNLIKELY(flags != recorder.flags())) follow_flags(recorder, flags);
   return take(thread, [&](trace::Recorder& r, uint32_t& count) {
     const uint64_t* metas = r.replay(thread.call);
     count = metas ? r.fresh_count() : 0;
@@ -342,11 +369,16 @@ bool looks_at_storage(const at::Tensor& self) {
   return self.storage_offset() != 0 || !self.is_contiguous() || self.nbytes() != self.storage().nbytes();
 }
 
-// x[mask] = z of one element: eager takes z as a number, and whether a complex one is also a real one, its value decides.
-bool puts_complex_number(const TorchOp& op, c10::ArrayRef<c10::IValue> args) {
-  if (!op.masks_count || op.masks_on_host || !args[2].isTensor()) return false;
-  const at::Tensor &self = args[0].toTensor(), &value = args[2].toTensor();
-  return value.is_complex() && !self.is_complex() && value.numel() == 1 && has_mask(args);
+// Why a call that writes by indices is made at once; null: no reason.
+const char* needs_values(const TorchOp& op, c10::ArrayRef<c10::IValue> args) {
+  const at::Tensor& self = args[0].toTensor();
+  if (op.masks_count && (op.masks_on_host || !has_mask(args))) return nullptr;
+  if (op.op.args[0].written && self.numel() == 0) return "whether it fails depends on data, and nobody looks at a tensor without elements";
+  if (!op.masks_count) return nullptr;
+  // x[mask] = z of one element: eager takes z as a number.
+  const at::Tensor& value = args[2].toTensor();
+  const bool maybe_real = value.is_complex() && !self.is_complex() && value.numel() == 1;
+  return maybe_real ? "whether a complex number is a real one depends on data" : nullptr;
 }
 
 }  // namespace
@@ -378,8 +410,8 @@ void trace_call(TorchOp& op, torch::jit::Stack* stack) {
   if (!op.recordable) return call_on_host(op, stack, op.why_not);
   if (C10_UNLIKELY(op.masks_on_host) && has_mask(torch::jit::last(*stack, op.op.args.size())))
     return call_on_host(op, stack, "its result depends on data");
-  if (C10_UNLIKELY(op.masks_count) && puts_complex_number(op, torch::jit::last(*stack, op.op.args.size())))
-    return call_on_host(op, stack, "whether a complex number is a real one depends on data");
+  if (C10_UNLIKELY(op.by_indices))
+    if (const char* why = needs_values(op, torch::jit::last(*stack, op.op.args.size()))) return call_on_host(op, stack, why);
   record_call(op, stack);
 }
 

@@ -8,12 +8,9 @@
 namespace lazyt::frontend {
 namespace {
 
-// True if a tape knows the call: its fresh results are in the thread's `fresh`.
-bool known(const TorchOp& op, std::span<const TypedArg> args, Replay& outcome) {
+Replay replay_call(const TorchOp& op, std::span<const TypedArg> args) {
   ThreadState& thread = thread_state();
-  if (C10_UNLIKELY(!encode(op, args, thread.call))) return false;
-  outcome = replay(thread);
-  return outcome != Replay::kUnknown;
+  return C10_LIKELY(encode(op, args, thread.call)) ? replay(thread) : Replay::kUnknown;
 }
 
 template <class Signature>
@@ -26,11 +23,14 @@ class Typed<Result(Args...)> final : public c10::OperatorKernel {
 
   Result operator()(Args... args) {
     const TypedArg typed[] = {TypedArg(args)...};
-    Replay outcome;
-    if (C10_UNLIKELY(!known(op_, typed, outcome))) return boxed(args...);
+    const Replay outcome = replay_call(op_, typed);
+    if (C10_UNLIKELY(outcome == Replay::kUnknown)) return boxed(args...);
     if constexpr (std::is_same_v<Result, at::Tensor>) return finish(outcome, std::move(thread_state().fresh[0]));
     else if constexpr (std::is_same_v<Result, std::vector<at::Tensor>>) return finish(outcome, std::exchange(thread_state().fresh, {}));
-    else if constexpr (std::is_same_v<Result, void>) count(first(args...)), finish(outcome, 0);
+    else if constexpr (std::is_same_v<Result, std::tuple<at::Tensor, at::Tensor, at::Tensor>>) {
+      std::vector<at::Tensor>& fresh = thread_state().fresh;
+      return finish(outcome, Result(std::move(fresh[0]), std::move(fresh[1]), std::move(fresh[2])));
+    } else if constexpr (std::is_same_v<Result, void>) count(first(args...)), finish(outcome, 0);
     else return finish<at::Tensor&>(outcome, first(args...));
   }
 
@@ -104,7 +104,7 @@ bool register_typed(TorchOp& op) {
   if (args.empty()) return false;
   if (!op.op.writes())
     return try_all<Tensor(T), Tensor(T, T), Tensor(T, N), Tensor(T, T, N), Tensor(T, T, T), Tensor(T, T, T, N), Tensor(T, T, T, N, N),
-                   Tensor(T, T, int64_t), Tensor(T, T, T, int64_t), Tensor(T, int64_t, bool), Tensor(T, std::optional<at::ScalarType>), Tensor(T, T, int64_t, at::ScalarType),
+                   Tensor(T, T, int64_t), Tensor(T, T, T, int64_t), Tensor(T, T, const std::optional<Tensor>&), std::tuple<Tensor, Tensor, Tensor>(T, T, T, std::array<bool, 3>), Tensor(T, int64_t, bool), Tensor(T, std::optional<at::ScalarType>), Tensor(T, T, int64_t, at::ScalarType),
                    Tensor(T, at::OptionalIntArrayRef, bool, std::optional<at::ScalarType>),
                    Tensor(L, int64_t), Tensor(const at::ITensorListRef&, int64_t), std::vector<Tensor>(L), std::vector<Tensor>(L, N), std::vector<Tensor>(L, L), std::vector<Tensor>(L, L, N)>(op);
   const bool only_first = args[0].written && std::none_of(args.begin() + 1, args.end(), [](const trace::OpArg& a) { return a.written; });

@@ -72,14 +72,14 @@ base::Result<std::optional<ir::Graph>> decompose_refused(const ir::Graph& graph,
 }
 
 // The graph as it will run: what is refused decomposed where that helps, then cut.
-base::Result<Partition> partition_for(const ir::Graph& graph, const base::Ref<loader::Device>& device,
+base::Result<Partition> partition_for(ir::Graph graph, const base::Ref<loader::Device>& device,
                                       const Decompose& decompose) {
   std::vector<loader::NodeAnswer> answers;
   if (!graph.nodes.empty()) {
     LAZYT_ASSIGN_OR_RETURN(answers, ask(graph, device));
   }
-  LAZYT_ASSIGN_OR_RETURN(const std::optional<ir::Graph> decomposed, decompose_refused(graph, device, answers, decompose));
-  return cut(decomposed ? *decomposed : graph, answers);
+  LAZYT_ASSIGN_OR_RETURN(std::optional<ir::Graph> decomposed, decompose_refused(graph, device, answers, decompose));
+  return cut(decomposed ? *std::move(decomposed) : std::move(graph), answers);
 }
 
 }  // namespace
@@ -90,10 +90,10 @@ base::Result<std::vector<Refusal>> refusals(const ir::Graph& graph, const base::
   return std::move(partition.refusals);
 }
 
-base::Result<base::Ref<exec::Plan>> compile(const ir::Graph& graph, const base::Ref<loader::Device>& device,
+base::Result<base::Ref<exec::Plan>> compile(ir::Graph graph, const base::Ref<loader::Device>& device,
                                             lazyt_compile_flags_t flags, exec::HostRunner* host_runner,
                                             std::vector<Refusal>* refusals, const Decompose& decompose) {
-  LAZYT_ASSIGN_OR_RETURN(Partition partition, partition_for(graph, device, decompose));
+  LAZYT_ASSIGN_OR_RETURN(Partition partition, partition_for(std::move(graph), device, decompose));
   const std::string& backend = device->plugin->info.name;
   log_refusals(backend, partition.refusals);
   if (refusals) refusals->insert(refusals->end(), partition.refusals.begin(), partition.refusals.end());
@@ -117,7 +117,10 @@ base::Result<base::Ref<exec::Plan>> compile(const ir::Graph& graph, const base::
             fmt::format("segment {} of {}: {}", s + 1, partition.segments.size(),
                         first_names(segment.graph.nodes, [](const ir::Node& n) { return n.name; })));
       step.executable = std::move(executable).value();
-      segment.graph.constants.clear();  // the executable has its own copy
+      // What a launch asks of a device step is its signature and its nodes' names.
+      segment.graph.constants = {};
+      segment.graph.values = {};
+      for (ir::Node& node : segment.graph.nodes) node.args = {};
     }
     step.graph = std::move(segment.graph);
     step.inputs = to_exec(segment.inputs);

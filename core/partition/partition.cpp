@@ -306,6 +306,38 @@ class Cutter {
   std::vector<uint32_t> last_reader_, input_of_, constant_of_;  // by value
 };
 
+// Whether the graph as it is would be the one segment: all of it is taken, each output is a result of its own, and no
+// input is there for nothing.
+bool stays_whole(const Graph& graph, const std::vector<loader::NodeAnswer>& answers) {
+  if (graph.nodes.empty() || answers.size() < graph.nodes.size()) return false;
+  std::vector<bool> is_output(graph.values.size(), false), is_used(graph.values.size(), false);
+  for (NodeId n = 0; n < graph.nodes.size(); n++) {
+    if (!is_taken(graph, graph.nodes[n], answers[n])) return false;
+    for (const ir::Arg& arg : graph.nodes[n].args) ir::for_each_value(arg, [&](const ValueId& v) { is_used[v] = true; });
+  }
+  for (const ir::Output& output : graph.outputs) {
+    if (graph.values[output.value].kind != ValueKind::kResult || is_output[output.value]) return false;
+    is_output[output.value] = true;
+    if (output.donor != kNone) is_used[graph.inputs[output.donor].value] = true;
+  }
+  return std::ranges::all_of(graph.inputs, [&](const ir::Input& input) { return is_used[input.value]; });
+}
+
+Partition whole(Graph graph) {
+  Partition partition;
+  Segment& segment = partition.segments.emplace_back();
+  for (uint32_t i = 0; i < graph.inputs.size(); i++) {
+    graph.inputs[i].may_donate = false;
+    segment.inputs.push_back({Source::kProgram, i});
+  }
+  for (uint32_t o = 0; o < graph.outputs.size(); o++) {
+    if (graph.outputs[o].donor != kNone) graph.inputs[graph.outputs[o].donor].may_donate = true;
+    partition.outputs.push_back({0, o});
+  }
+  segment.graph = std::move(graph);
+  return partition;
+}
+
 }  // namespace
 
 bool is_taken(const Graph& graph, const ir::Node& node, const loader::NodeAnswer& answer) {
@@ -313,7 +345,8 @@ bool is_taken(const Graph& graph, const ir::Node& node, const loader::NodeAnswer
   return answer.kind == LAZYT_ANSWER_ONLY_IF && condition_holds(graph, node, answer.condition);
 }
 
-Partition cut(const ir::Graph& graph, const std::vector<loader::NodeAnswer>& answers) {
+Partition cut(ir::Graph graph, const std::vector<loader::NodeAnswer>& answers) {
+  if (stays_whole(graph, answers)) return whole(std::move(graph));
   return Cutter(graph, answers).run();
 }
 

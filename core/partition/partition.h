@@ -42,7 +42,7 @@ struct Partition {
 
 // answers: one per node (loader::query_capability). The graph's outputs' donors are kept where donor
 // and output are in one segment as the segment's own; other donors are dropped.
-Partition cut(const ir::Graph& graph, const std::vector<loader::NodeAnswer>& answers);
+Partition cut(ir::Graph graph, const std::vector<loader::NodeAnswer>& answers);
 
 // Whether the plugin takes the node: always, or on a condition that holds.
 bool is_taken(const ir::Graph& graph, const ir::Node& node, const loader::NodeAnswer& answer);

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "ir/registry.h"
+#include "trace/lower_linear.h"
 #include "trace/lower_random.h"
 #include "trace/nodes.h"
 #include "trace/promote.h"
@@ -326,7 +327,7 @@ void Lowerer::count_axes_from_front(std::vector<Arg>& args, const ir::OpInfo& in
   if (info.name.ends_with("_backward") && args.size() > 1 && args[1].kind == LAZYT_ARG_INTS) rank = static_cast<int64_t>(args[1].ints.size());
   rank = std::max<int64_t>(rank, 1);
   // Some operators of eager's do not look at the dim of a tensor without elements: any does.
-  const bool any_does = args[0].kind == LAZYT_ARG_VALUE && graph_.values[first.value].meta.numel() == 0;
+  const bool any_does = graph_.values[first.value].meta.numel() == 0;
   auto counted = [&](int64_t d) {
     const int64_t from_front = d < 0 ? d + rank : d;
     return any_does ? std::clamp<int64_t>(from_front, 0, rank - 1) : from_front;
@@ -365,6 +366,8 @@ base::Result<std::vector<ValueId>> Lowerer::functional(const Op& op, std::vector
       return std::vector<ValueId>{
           graph_.add_op("aten::add", "Scalar", {Arg::of_value(from_zero), start, Arg::of_int(1)}, results[0], source_)};
     }
+    case Lowering::kLinear: return lower_linear(nodes(), args, results);
+    case Lowering::kLinearBackward: return lower_linear_backward(nodes(), args, results);
     case Lowering::kPlain: break;
     default: {
       const Arg seed = next_scalar(), offset = next_scalar();
@@ -374,6 +377,9 @@ base::Result<std::vector<ValueId>> Lowerer::functional(const Op& op, std::vector
   if (op.random) return base::unimplemented(fmt::format("{}.{}: random, and not in the opset", op.name, op.overload));
   std::string name = op.functional_name, overload = op.functional_overload;
   if (name == "aten::roll" && results[0].numel() == 0) return std::vector<ValueId>{args[0].value};  // along any dims, even those it lacks
+  // Of a tensor without dims eager takes any k, and there is nothing to turn round.
+  if (name == "aten::topk" && results[0].dims.empty()) args[1] = Arg::of_int(1);
+  if (name == "aten::flip" && results[0].dims.empty()) return std::vector<ValueId>{args[0].value};
   // Outside the opset, and another operator in disguise.
   if (name == "aten::_index_put_impl") args.pop_back(), name = "aten::index_put";  // unsafe: whether CUDA checks indices
   if (name == "aten::isneginf" || name == "aten::isposinf") {

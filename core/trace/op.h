@@ -61,6 +61,8 @@ enum class Lowering : uint8_t {
   kNormalOf,     // mean or deviation are tensors
   kRelu,         // leaky, of a random slope
   kMultinomial,
+  kLinear,
+  kLinearBackward,
 };
 
 // An argument of the functional operator that is none of the writing operator's: what makes a tensor like out=.
@@ -82,8 +84,10 @@ struct Op {
   // For each written tensor, its place among them in the functional operator's results; empty: the same order.
   std::vector<uint32_t> written_order;
   Lowering lowering = Lowering::kPlain;
+  bool multiplies = false;  // matrices, perhaps: PyTorch's precision of float32 products applies
   bool random = false;  // takes (seed, offset) from the device's generator
   base::Counter* recorded = nullptr;  // "lazyt::add_"
+  std::vector<base::Counter*> stands_for;  // counted, too: the operators in whose place it is recorded
 
   bool writes() const {
     for (const OpArg& a : args)

@@ -55,6 +55,7 @@ const char* flush_reason_name(FlushReason reason) {
     case FlushReason::kHostOperator: return "HostOperator";
     case FlushReason::kOtherThread: return "OtherThread";
     case FlushReason::kTimedEvent: return "TimedEvent";
+    case FlushReason::kSetting: return "Setting";
     case FlushReason::kBackendChange: return "BackendChange";
     case FlushReason::kExit: return "Exit";
   }
@@ -357,12 +358,14 @@ void Recorder::commit(Call& call, const TokenHeader& header) {
   next_slot_ = slot;
   position_++;
   call.op->recorded->add_locked();
+  for (base::Counter* c : call.op->stands_for) c->add_locked();
 }
 
 // From here on the trace has a tape of its own: a copy of what it followed.
 void Recorder::start_own_tape() {
   auto own = base::make_ref<Tape>();
   own->default_float = default_float_;
+  own->flags = flags();
   if (position_ > 0) {
     const Tape& t = *tape_;
     size_t end = position_ < t.tokens.size() ? t.tokens[position_].offset : t.words.size();
@@ -549,11 +552,27 @@ void Recorder::set_default_float(base::DType dtype) {
   default_float_ = dtype;
 }
 
+void Recorder::set_flags(lazyt_compile_flags_t flags) {
+  of_other_flags_[this->flags()] = {std::move(tapes_), std::move(guess_), std::move(last_)};
+  Known known = std::exchange(of_other_flags_[flags], {});
+  tapes_ = std::move(known.tapes), guess_ = std::move(known.guess), last_ = std::move(known.last);
+  flags_.store(flags, std::memory_order_relaxed);
+}
+
+size_t Recorder::tape_count() const {
+  size_t count = tapes_.size();
+  for (const auto& [flags, known] : of_other_flags_) count += known.tapes.size();
+  return count;
+}
+
 void Recorder::clear_tapes() {
-  for (auto& t : tapes_) t->next = nullptr;  // tapes may follow each other in a ring
-  tapes_.clear();
-  if (last_) last_->next = nullptr;
-  last_ = guess_ = nullptr;
+  auto clear = [](Known known) {
+    for (auto& t : known.tapes) t->next = nullptr;  // tapes may follow each other in a ring
+    if (known.last) known.last->next = nullptr;
+  };
+  clear({std::move(tapes_), std::move(guess_), std::move(last_)});
+  for (auto& [flags, known] : of_other_flags_) clear(std::move(known));
+  of_other_flags_.clear();
 }
 
 }  // namespace lazyt::trace

@@ -12,6 +12,7 @@
 // calls out, takes the GIL, or drops a tensor.
 #pragma once
 
+#include <atomic>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -25,7 +26,7 @@
 namespace lazyt::trace {
 
 // Why a trace was cut. The names are those of the counters "Flush<Name>".
-enum class FlushReason { kValueNeeded, kMarkStep, kOptimizerStep, kNodeBudget, kHostOperator, kOtherThread, kTimedEvent, kBackendChange, kExit };
+enum class FlushReason { kValueNeeded, kMarkStep, kOptimizerStep, kNodeBudget, kHostOperator, kOtherThread, kTimedEvent, kSetting, kBackendChange, kExit };
 const char* flush_reason_name(FlushReason reason);
 
 // One operator call, filled by the frontend. Reused from call to call: no allocation once warm.
@@ -113,11 +114,14 @@ class Recorder {
   base::Ref<Tape> snapshot();
   std::vector<uint32_t> pending_slots(const Storage* only) const;
 
-  size_t tape_count() const { return tapes_.size(); }
+  size_t tape_count() const;
   void set_replay(bool on) { replay_ = on; }
   // torch.get_default_dtype(), which decides dtypes of results: known tapes are forgotten. REQUIRES: empty().
   void set_default_float(base::DType dtype);
   base::DType default_float() const { return default_float_; }
+  // What the user's settings say of how programs are run. Tapes of other flags are kept apart. REQUIRES: empty().
+  void set_flags(lazyt_compile_flags_t flags);
+  lazyt_compile_flags_t flags() const { return flags_.load(std::memory_order_relaxed); }  // [any thread]
   // Forgets all tapes. REQUIRES: empty().
   void clear_tapes();
 
@@ -160,8 +164,14 @@ class Recorder {
 
   bool replay_ = true;
   base::DType default_float_ = LAZYT_DTYPE_FLOAT32;
+  std::atomic<lazyt_compile_flags_t> flags_ = 0;
   uint64_t epoch_ = 0;  // of the current trace: no other one of the process has it
   uint64_t clock_ = 0;
+  struct Known {
+    std::vector<base::Ref<Tape>> tapes;
+    base::Ref<Tape> guess, last;
+  };
+  std::unordered_map<lazyt_compile_flags_t, Known> of_other_flags_;
   std::vector<base::Ref<Tape>> tapes_;  // known, finished
   base::Ref<Tape> tape_;                // followed, or (own_) being written
   base::Ref<Tape> parent_;              // what the own tape left

@@ -340,7 +340,7 @@ base::Result<base::Ref<exec::Plan>> Session::plan_for(const Tape& tape, const Va
   LAZYT_ASSIGN_OR_RETURN(ir::Graph graph, lower(tape, variant.outputs));
   LAZYT_RETURN_IF_ERROR(optimise(graph));
   auto program = ir::Program::from_graph(graph);
-  if (auto plan = programs_.find(*program, 0); plan && plan->device == device) {
+  if (auto plan = programs_.find(*program, tape.flags); plan && plan->device == device) {
     base::counter("CachedCompile").add();
     return plan;
   }
@@ -350,10 +350,10 @@ base::Result<base::Ref<exec::Plan>> Session::plan_for(const Tape& tape, const Va
     if (auto s = program->save(path); !s.ok()) base::log(LAZYT_LOG_WARNING, "LAZYT_DUMP: " + s.to_string());
   }
   std::vector<partition::Refusal> refusals;
-  LAZYT_ASSIGN_OR_RETURN(auto plan, partition::compile(graph, device, 0, host_runner_, &refusals, &passes::decompose_and_mark));
+  LAZYT_ASSIGN_OR_RETURN(auto plan, partition::compile(std::move(graph), device, tape.flags, host_runner_, &refusals, &passes::decompose_and_mark));
   for (const partition::Refusal& r : refusals) base::note_host_reason(base::host_name(r.op.substr(0, r.op.find('.'))), r.reason, r.line);
   plan->name = where(tape);
-  programs_.insert(program, 0, plan);
+  programs_.insert(program, tape.flags, plan);
   return plan;
 }
 

@@ -62,6 +62,7 @@ struct Tape : base::RefCounted {
   std::vector<uint32_t> inputs;       // slots that are inputs, in order
   std::vector<ScalarType> scalars;
   base::DType default_float = LAZYT_DTYPE_FLOAT32;  // what integers become beside a Python float
+  lazyt_compile_flags_t flags = 0;                  // of its programs
   base::Ref<Variant> variant;         // of the last launch; recorder's mutex
   std::vector<uint32_t> output_of_slot;  // index into variant->outputs, or none; as long as slots
   base::Ref<Tape> next;               // what followed it last time: the first guess for the next trace

@@ -67,6 +67,9 @@ TEST_F(Encode, WritesATypedCallAsTheBoxedOne) {
   expect_same_words<T, at::OptionalIntArrayRef, bool, std::optional<at::ScalarType>>("aten::sum", "dim_IntList", a, std::nullopt, true, at::kDouble);
   expect_same_words<T, std::optional<at::ScalarType>>("aten::sum", "", a, at::kLong);
   expect_same_words<const at::ITensorListRef&, int64_t>("aten::cat", "", list, 1);
+  for (std::optional<at::Tensor> bias : {std::optional<at::Tensor>(b), std::optional<at::Tensor>()})
+    expect_same_words<T, T, const std::optional<at::Tensor>&>("aten::linear", "", a, b, bias);
+  expect_same_words<T, T, T, std::array<bool, 3>>("aten::linear_backward", "", at::Tensor(), a, b, {true, false, true});
   expect_same_words<at::TensorList>("aten::_foreach_neg_", "", at::TensorList());
 }
 

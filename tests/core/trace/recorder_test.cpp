@@ -232,6 +232,30 @@ TEST_F(RecorderTest, AnUnwrittenStorageTakesTheGeometryOfItsFirstWholeWrite) {
   EXPECT_EQ(launch.outputs[0]->meta, base::Meta::contiguous(LAZYT_DTYPE_FLOAT32, {4}));
 }
 
+TEST_F(RecorderTest, EachSettingHasTapesOfItsOwn) {
+  Storage x = input(), result;
+  auto step = [&](lazyt_compile_flags_t flags) {
+    if (recorder.flags() != flags) {
+      std::lock_guard lock(recorder.mutex());
+      recorder.set_flags(flags);
+    }
+    const bool replayed = record(add, {&x, &x}, &result);
+    std::lock_guard lock(recorder.mutex());
+    return std::pair(replayed, recorder.flush(FlushReason::kMarkStep).tape);
+  };
+  const auto plain = step(0).second;
+  const auto [replayed, deterministic] = step(LAZYT_COMPILE_DETERMINISTIC);
+  EXPECT_FALSE(replayed);
+  EXPECT_EQ(plain->flags, 0u);
+  EXPECT_EQ(deterministic->flags, LAZYT_COMPILE_DETERMINISTIC);
+  EXPECT_EQ(step(0), std::pair(true, plain));
+  EXPECT_EQ(step(LAZYT_COMPILE_DETERMINISTIC), std::pair(true, deterministic));
+  EXPECT_EQ(recorder.tape_count(), 2u);
+  std::lock_guard lock(recorder.mutex());
+  recorder.clear_tapes();
+  EXPECT_EQ(recorder.tape_count(), 0u);
+}
+
 TEST_F(RecorderTest, WithoutReplayEveryStepIsRecordedAndNoTapeIsKept) {
   recorder.set_replay(false);
   Storage a = input(), b = input();

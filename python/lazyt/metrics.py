@@ -88,6 +88,7 @@ _REASONS = {
     "HostOperator": "an operator had to run on the host",
     "OtherThread": "another thread used what was pending",
     "TimedEvent": "an event that measures time was recorded",
+    "Setting": "the default dtype, determinism or the precision of products was set",
     "BackendChange": "another backend was chosen",
     "Exit": "the process ended",
 }

@@ -1,31 +1,44 @@
 #!/usr/bin/env bash
-# Everything that only a machine with an NVIDIA GPU can show, in stages that each fit ten minutes.
+# Everything that only a machine with an NVIDIA GPU can show, in stages: first what says most. Together they may take half an
+# hour and more; no stage takes ten minutes.
 #
 #   run.sh --pack                   on a machine with a network: puts what the build needs of the system, and a bare
 #                                   machine lacks, into subprojects/ and gpu-deps/ (ignored by git; take them along)
 #   run.sh --dry-run                what would be run; checks that every file and option is there
-#   run.sh [--out DIR] [STAGE...]   the stages that have not passed yet, or these; DIR/report.md tells all
-#   run.sh --list
+#   run.sh [--budget S] [--out DIR] [STAGE...]
+#                                   the stages that have not been run yet, then those that did not pass; or these. No stage is
+#                                   begun that S seconds (all in all, 0: no end) do not suffice for: run it again and it goes
+#                                   on. DIR/report.md tells of all of them, written anew after each; what the script
+#                                   remembers stays in the build folder, so DIR may be an empty one each time
+#   run.sh --list                   the stages, and the seconds that each may take
+#
+# Status 0: what was to be run passed; 1: a stage did not; 3: none did not, but the budget left some out. Where a command may
+# take ten minutes: `run.sh --budget 580 --out DIR` until the report tells of all stages.
 #
 # Needs Python 3.12 or later with PyTorch 2.11 or later, g++ and nvcc's headers; no network, no pip (meson, ninja and pytest
 # are packed, and taken where the machine has none). A stage
 # that fails does not stop those after it, unless it is `build`. Options by environment:
 #   PYTHON   the Python that has PyTorch (python3)        LAZYT_GPU_BUILD  a build folder to use as it is, with
-#   STAGE_S  seconds that a stage may take (590)          LAZYT_GPU_VENV   the environment that it is installed into
+#   STAGE_S  seconds for each stage, whatever is below    LAZYT_GPU_VENV   the environment that it is installed into
 set -u -o pipefail
 cd "$(dirname "$0")/../.." || exit 2
 root=$PWD
-out=$root/build-gpu/report
 dry=
+budget=0
 python=${PYTHON:-python3}
-limit=${STAGE_S:-590}
 build=${LAZYT_GPU_BUILD:-$root/build-gpu}
+kept=$build/report # status and log of each stage
+out=$kept
 venv=${LAZYT_GPU_VENV:-$root/build-gpu/venv}
 py=$venv/bin/python
-PATH=$PATH:$root/gpu-deps/bin
+PATH=$PATH:$root/gpu-deps/bin:/usr/local/cuda/bin
 
-stages=(machine build loading conformance operators programs opinfo_forward opinfo_backward tutorial tutorial_ts dlpack
-  graphs memcheck racecheck models steps)
+# In the order of what they say, with the seconds that each may take: half an hour down to `models`.
+declare -A limits=([machine]=40 [build]=540 [loading]=40 [tutorial]=120 [conformance]=150 [steps]=200 [operators]=300
+  [dlpack]=60 [graphs]=120 [programs]=150 [tutorial_ts]=90 [memcheck]=200 [models]=150 [opinfo_forward]=300 [racecheck]=200
+  [opinfo_backward]=300)
+stages=(machine build loading tutorial conformance steps operators dlpack graphs programs tutorial_ts memcheck models
+  opinfo_forward racecheck opinfo_backward)
 
 # ---- what each stage runs; every line goes through `run`, so that --dry-run can show it
 
@@ -37,6 +50,13 @@ stage_machine() { # what this machine is
   run env PYTHONPATH="$root/gpu-deps/python" "$python" -m mesonbuild.mesonmain --version
 }
 
+# What is installed, as ninja names it: native tests would take most of the build's time.
+installed() {
+  [ -z "$dry" ] || return 0
+  "$py" -m mesonbuild.mesonmain introspect --targets "$build" | "$py" -c "import json, os, sys
+print(*(os.path.relpath(f, sys.argv[1]) for t in json.load(sys.stdin) if t['installed'] for f in t['filename']))" "$build"
+}
+
 stage_build() { # without pip: an environment that sees the packages of the one that has PyTorch
   if [ -z "${LAZYT_GPU_BUILD:-}" ]; then
     run "$python" -m venv --without-pip "$venv"
@@ -45,7 +65,7 @@ site = next(pathlib.Path(sys.argv[1]).glob('lib/python3*/site-packages'))
 (site / 'base.pth').write_text('\n'.join([sysconfig.get_path('purelib'), sys.argv[2]]))" "$venv" "$root/gpu-deps/python"
     run "$py" -m mesonbuild.mesonmain setup "$build" -Dbuildtype=release -Dcuda=enabled -Dts=enabled -Dtorch=enabled \
       -Donednn=disabled -Dtests=enabled -Dtools=enabled -Dbench=disabled
-    run ninja -C "$build"
+    run ninja -C "$build" $(installed)
     run "$py" -m mesonbuild.mesonmain install -C "$build" --no-rebuild --quiet
   else
     run test -x "$py"
@@ -60,14 +80,14 @@ stage_loading() { # libraries, versions, devices, as a user asks for them
 
 # Of the ABI, area by area; the operators have a stage of their own.
 areas='Buffer.*:Capability.*:ClosedDevice.*:Compile.*:Device.*:Dlpack.*:Donation.*:Event.*:Execute.*:Library.*:Lifecycle.*:Process.*:Restart.*:Serialize.*:Status.*:Unload.*'
-stage_conformance() { run "$venv/bin/lazyt" conformance cuda --profile full --filter "$areas" --timeout 60 --junit "$out/conformance.xml" --artifacts "$out/failures"; }
-stage_operators() { run "$venv/bin/lazyt" conformance cuda --profile full --filter 'Ops.*' --jobs 4 --timeout 60 --junit "$out/operators.xml" --artifacts "$out/failures"; }
+stage_conformance() { run "$venv/bin/lazyt" conformance cuda --profile full --filter "$areas" --timeout 60 --junit "$kept/conformance.xml" --artifacts "$kept/failures"; }
+stage_operators() { run "$venv/bin/lazyt" conformance cuda --profile full --filter 'Ops.*' --jobs 8 --timeout 60 --junit "$kept/operators.xml" --artifacts "$kept/failures"; }
 
 on_cuda() { run env LAZYT_BACKEND=cuda LAZYT_PLUGIN_PATH= "$@"; }
 
 stage_programs() { on_cuda "$py" -m pytest -q -x --timeout 300 -p no:cacheprovider tests/torch/test_programs.py tests/torch/test_optimizers.py tests/torch/test_autograd.py tests/python/test_training.py; }
-stage_opinfo_forward() { on_cuda "$py" tests/torch/opinfo.py --every 7 --samples 4 --jobs 8 --category float32 --category float16 --category bfloat16 --category int64 --category bool --results "$out/opinfo_forward.jsonl"; }
-stage_opinfo_backward() { on_cuda "$py" tests/torch/opinfo.py --every 7 --samples 4 --jobs 8 --category backward --category inplace --category out --results "$out/opinfo_backward.jsonl"; }
+stage_opinfo_forward() { on_cuda "$py" tests/torch/opinfo.py --every 7 --samples 4 --jobs 8 --category float32 --category float16 --category bfloat16 --category int64 --category bool --results "$kept/opinfo_forward.jsonl"; }
+stage_opinfo_backward() { on_cuda "$py" tests/torch/opinfo.py --every 7 --samples 4 --jobs 8 --category backward --category inplace --category out --results "$kept/opinfo_backward.jsonl"; }
 
 stage_tutorial() { # no operator may leave the device
   for fallback in deny allow; do
@@ -95,7 +115,8 @@ stage_racecheck() { run compute-sanitizer --tool racecheck --error-exitcode 9 --
 
 stage_models() { on_cuda "$py" bench/models.py --check; }
 stage_steps() { # steps per second beside eager and torch.compile on the same GPU
-  on_cuda "$py" tests/gpu/steps.py --device lazyt,cuda,compile --json "$out/steps.json"
+  on_cuda "$py" tests/gpu/steps.py --device lazyt,cuda --seconds 2 --json "$kept/steps.json"
+  on_cuda "$py" tests/gpu/steps.py --device compile --seconds 2 --json "$kept/steps_compile.json"
 }
 
 # ---- how
@@ -142,16 +163,16 @@ in_stage() { (
 ); }
 
 run_stage() {
-  local name=$1 begin=$SECONDS status=0
+  local name=$1 limit=$2 begin=$SECONDS status=0
   echo "== $name"
-  export -f run in_stage on_cuda check_files "stage_$name"
-  export dry python py venv build out root small areas
-  timeout --kill-after 10 "$limit" bash -c "in_stage $name" >"$out/$name.log" 2>&1 </dev/null || status=$?
+  export -f run in_stage on_cuda check_files installed "stage_$name"
+  export dry python py venv build kept root small areas
+  timeout --kill-after 10 "$limit" bash -c "in_stage $name" >"$kept/$name.log" 2>&1 </dev/null || status=$?
   local seconds=$((SECONDS - begin)) said="failed ($status)"
   [ $status -eq 0 ] && said=passed
   [ $status -eq 124 ] && said="did not end within $limit s"
-  printf '%s\t%s\n' "$said" "$seconds" >"$out/$name.status"
-  tail -n 3 "$out/$name.log" | sed 's/^/    /'
+  printf '%s\t%s\n' "$said" "$seconds" >"$kept/$name.status"
+  tail -n 3 "$kept/$name.log" | sed 's/^/    /'
   echo "   $said, $seconds s"
   return $status
 }
@@ -165,21 +186,21 @@ report() {
     echo "| stage | result | seconds |"
     echo "|---|---|---|"
     for name in "${stages[@]}"; do
-      if [ -e "$out/$name.status" ]; then
-        IFS=$'\t' read -r said seconds <"$out/$name.status"
+      if [ -e "$kept/$name.status" ]; then
+        IFS=$'\t' read -r said seconds <"$kept/$name.status"
         echo "| $name | $said | $seconds |"
       else
         echo "| $name | not run | |"
       fi
     done
     for name in "${stages[@]}"; do
-      [ -e "$out/$name.log" ] || continue
+      [ -e "$kept/$name.log" ] || continue
       printf '\n## %s\n\n```\n' "$name"
-      tail -n 60 "$out/$name.log" | cut -c 1-400
+      tail -n 60 "$kept/$name.log" | cut -c 1-400
       echo '```'
     done
   } >"$out/report.md"
-  tar -czf "$out/logs.tar.gz" -C "$out" --exclude logs.tar.gz --exclude failures . 2>/dev/null
+  tar -czf "$out/logs.tar.gz" -C "$kept" --exclude logs.tar.gz --exclude failures . 2>/dev/null
   echo "report: $out/report.md, all logs: $out/logs.tar.gz"
 }
 
@@ -221,8 +242,16 @@ while [ $# -gt 0 ]; do
   case $1 in
     --pack) pack; exit ;;
     --dry-run) dry=1 ;;
-    --list) printf '%s\n' "${stages[@]}"; exit ;;
-    --out) out=$(realpath -m "$2"); shift ;;
+    --list)
+      for name in "${stages[@]}"; do echo "$name ${limits[$name]}"; done
+      exit
+      ;;
+    --out | --budget)
+      [ $# -ge 2 ] || { echo "$1 wants a value; --help tells"; exit 2; }
+      if [ "$1" = --out ]; then out=$(realpath -m "$2"); else budget=$2; fi
+      [[ $budget =~ ^[0-9]+$ ]] || { echo "--budget $budget: not a number of seconds"; exit 2; }
+      shift
+      ;;
     --help | -h) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0"; exit ;;
     -*) echo "unknown option $1; --help tells"; exit 2 ;;
     *)
@@ -244,17 +273,36 @@ if [ -n "$dry" ]; then
   exit $missing
 fi
 
-mkdir -p "$out"
+mkdir -p "$out" "$kept"
 if [ ${#wanted[@]} -eq 0 ]; then
+  again=()
   for name in "${stages[@]}"; do
-    grep -qs '^passed' "$out/$name.status" || wanted+=("$name")
+    if [ ! -e "$kept/$name.status" ]; then
+      wanted+=("$name")
+    elif ! grep -q '^passed' "$kept/$name.status"; then
+      if [ "$name" = build ]; then wanted+=("$name"); else again+=("$name"); fi
+    fi
   done
+  wanted+=(${again[@]+"${again[@]}"})
 fi
 failed=0
-for name in "${wanted[@]}"; do
-  run_stage "$name" || failed=1
+left=()
+for name in ${wanted[@]+"${wanted[@]}"}; do
+  limit=${STAGE_S:-${limits[$name]}}
+  if [ "$budget" -gt 0 ] && [ $((SECONDS + limit + 10)) -gt "$budget" ]; then
+    left+=("$name")
+    [ "$name" = build ] && break
+    continue
+  fi
+  status=0
+  run_stage "$name" "$limit" || status=1
+  failed=$((failed | status))
   report >/dev/null
-  [ "$name" = build ] && [ $failed -ne 0 ] && break
+  [ "$name" = build ] && [ $status -ne 0 ] && break
 done
 report
+if [ ${#left[@]} -gt 0 ]; then
+  echo "the budget does not suffice for: ${left[*]}; run this again"
+  exit $((failed ? 1 : 3))
+fi
 exit $failed

@@ -151,8 +151,8 @@ def main() -> int:
                 best[device] = max(best[device], trainer.per_second(args.seconds))
         found[model] = best
         print(model, "  ".join(f"{d} {v:.1f}/s" for d, v in best.items()), flush=True)
-    if args.json:
-        Path(args.json).write_text(json.dumps(found, indent=1))
+        if args.json:
+            Path(args.json).write_text(json.dumps(found, indent=1))
     return 0
 
 

@@ -25,7 +25,8 @@ assert [kind for kind, _ in program_fuzzer.check(program, "")] == ["version"]
 assert program_fuzzer.shrink(program, "version", "") == [ones, "x1 = x0.relu()"]
 """
 
-# Beside the pole of a logarithm roundings are large; away from it a thousandth is a bug. A view whose history was written
+# Beside the pole of a logarithm roundings are large; away from it a thousandth is a bug. Bits show what was rounded, a variance of
+# equal numbers is zero or what is left of them, and which of several bad indices an error names is any. A view whose history was written
 # over cannot be read where the write was wrong either.
 JUDGED = """
 from program_fuzzer import check
@@ -38,6 +39,15 @@ assert kinds(*pole, "x2 = x1.log1p() if D == 'cpu' else (x1 + 1.5e-7 * (x1 < 0))
 assert kinds(*pole, "x2 = x1.log1p() if D == 'cpu' else (x1 + 3e-6 * (x1 < 0)).log1p()") == ["value"]
 assert kinds("x0 = R(1, 3, 4).to(D)", "x1 = x0.sin() if D == 'cpu' else x0.sin() * 1.001") == ["value"]
 assert kinds("x0 = R(1, 9).to(D)", "x1 = x0.floor() if D == 'cpu' else x0.floor() + 1") == ["value"]
+bits = "x2 = x1.view(torch.int16)"
+assert kinds("x0 = R(1, 4).to(D)", "x1 = x0.exp() if D == 'cpu' else x0.exp() * (1 + 2.4e-7)", bits) == []
+assert kinds("x0 = R(1, 4).to(D)", "x1 = x0.exp() if D == 'cpu' else x0.exp() * (1 + 1e-5)", bits) == ["value"]
+assert kinds("x1 = R(1, 4).to(D) if D == 'cpu' else R(1, 4).to(D) * (1 + 2.4e-7)", bits) == ["value"]  # no rounding of eager's
+same = "x0 = torch.full((6, 4, 3), 3.0, dtype=torch.float64, device=D).erf().float()"
+assert kinds(same, "x1 = x0.var() * (D == 'cpu')", "x2 = x1 > 0") == []
+assert kinds("x0 = R(1, 9).to(D) / 1000", "x1 = x0.var() * (D == 'cpu')", "x2 = x1 > 0") == ["value"]
+far = "x1 = R(1, 4).to(D)[I(628, 7, 4, 3).to(D) if D == 'cpu' else I(628, 7, 4, 3).flip(0).to(D)]"
+assert kinds(far) == []
 view = ["x0 = torch.ones(4, 2, device=D).requires_grad_() * 2", "x1 = x0.chunk(2)[0]", "with torch.no_grad(): x0.add_(1)"]
 assert kinds(*view, "x0.view(-1).index_put_((I(1, 99, 3).to(D),), torch.tensor(1.0).to(D), accumulate=True)") == []
 """

@@ -218,7 +218,9 @@ void keep_operands(const TorchOp& op, torch::jit::Stack* stack, const ShapeResul
 
 void record_composite(const TorchOp& op, torch::jit::Stack* stack) {
   at::AutoDispatchBelowADInplaceOrView below_autograd;
-  op.handle.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, *stack);
+  // PyTorch's generated out= has no derivative.
+  const auto key = op.has_out ? c10::DispatchKey::CompositeExplicitAutograd : c10::DispatchKey::CompositeImplicitAutograd;
+  op.handle.callBoxedForDispatchKey(key, *stack);
 }
 
 void record_call(TorchOp& op, torch::jit::Stack* stack) {

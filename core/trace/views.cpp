@@ -233,9 +233,24 @@ ir::ValueId read_view(ir::Graph& graph, ir::ValueId base, const Meta& natural, c
   return base;
 }
 
-ir::ValueId write_view(ir::Graph& graph, ir::ValueId base, const Meta& natural, const Geometry& view,
+namespace {
+
+// Truth values over another dtype's bytes are written as bytes: those beside them need not be 0 or 1, which copies of
+// truth values keep no more than that. Makes `view` and `value` so.
+void write_bytes(ir::Graph& graph, const Meta& natural, Meta& view, ir::ValueId& value, const SourceRef& source) {
+  if (view.dtype != LAZYT_DTYPE_BOOL || natural.dtype == LAZYT_DTYPE_BOOL) return;
+  view.dtype = LAZYT_DTYPE_UINT8;
+  value = graph.add_op("aten::view", "dtype", {Arg::of_value(value), Arg::of_int(LAZYT_DTYPE_UINT8, LAZYT_ARG_DTYPE)},
+                       Meta::contiguous(LAZYT_DTYPE_UINT8, graph.values[value].meta.dims), source);
+}
+
+}  // namespace
+
+ir::ValueId write_view(ir::Graph& graph, ir::ValueId base, const Meta& natural, const Geometry& through,
                        ir::ValueId value, const SourceRef& source) {
-  if (view.meta.numel() == 0) return base;
+  if (through.meta.numel() == 0) return base;
+  Geometry view = through;
+  write_bytes(graph, natural, view.meta, value, source);
   Chain chain = plan(natural, view);
   std::vector<ir::ValueId> before = {base};
   for (size_t i = 0; i + 1 < chain.steps.size(); i++)
@@ -279,9 +294,11 @@ ir::ValueId read_at(ir::Graph& graph, ir::ValueId base, const Meta& natural, con
                       Meta::contiguous(view.dtype, view.dims), source);
 }
 
-ir::ValueId write_at(ir::Graph& graph, ir::ValueId base, const Meta& natural, const Meta& view, ir::ValueId start,
+ir::ValueId write_at(ir::Graph& graph, ir::ValueId base, const Meta& natural, const Meta& through, ir::ValueId start,
                      ir::ValueId value, const SourceRef& source) {
-  if (view.numel() == 0) return base;
+  if (through.numel() == 0) return base;
+  Meta view = through;
+  write_bytes(graph, natural, view, value, source);
   const Geometry all = flat(natural, view.dtype);
   const ir::ValueId row = read_view(graph, base, natural, all, source);
   const ir::ValueId written = graph.add_op("aten::index_put", "", {Arg::of_value(row), indices(graph, view, start, source), Arg::of_value(value), Arg::of_bool(false)},

@@ -398,6 +398,15 @@ def test_products_with_a_vector_that_is_no_row_of_memory(dtype):
     check(lambda p, q: torch.addmm(p[:, :1], p, q[:, 2:3]), a, b, **bound)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_batch_that_shares_both_matrices(dtype):
+    torch.manual_seed(0)
+    a, b = torch.randn(5, 7).to(dtype), torch.randn(7, 3).to(dtype)
+    bound = {"rtol": 1e-5, "atol": 1e-5} if dtype == torch.float32 else {"rtol": 2e-2, "atol": 6e-2}
+    check(lambda p, q: torch.bmm(p.expand(4, 5, 7), q.expand(4, 7, 3)), a, b, **bound)
+    check(lambda p, q: torch.baddbmm(p[:1, :3], p.expand(4, 5, 7), q.expand(4, 7, 3), beta=0.5), a, b, **bound)
+
+
 def test_the_inverse_error_function_is_exact_in_its_tails():
     x = torch.linspace(-0.9999, 0.9999, 1001, dtype=torch.float64)
     check(torch.erfinv, x, rtol=1e-13, atol=1e-15)

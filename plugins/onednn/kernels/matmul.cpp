@@ -39,6 +39,9 @@ bool is_matrix(const Tensor& t) {
   return rs == 1 && cs >= rows;
 }
 
+// Whether the whole batch reads one matrix.
+bool is_shared(const Tensor& t) { return stride(t, 0) == 0 || size(t, 0) == 1; }
+
 Tensor as_matrix(Builder& b, const Tensor& t) { return is_matrix(t) ? t : b.dense(t); }
 
 // ---- The ways to compute it
@@ -120,7 +123,7 @@ memory::desc describe_matrices(const Tensor& t, bool batched) {
   const memory::data_type type = to_dnnl(t.dtype);
   if (!batched) return {{rows, columns}, type, {rs, cs}};
   // A matrix that the whole batch shares is a batch of one.
-  const bool shared = stride(t, 0) == 0 || size(t, 0) == 1;
+  const bool shared = is_shared(t);
   return {{shared ? 1 : size(t, 0), rows, columns}, type, {shared ? rows * columns : stride(t, 0), rs, cs}};
 }
 
@@ -207,6 +210,8 @@ void emit(Builder& b, Product p) {
   toolkit::join_batch(p);
   p.a = as_matrix(b, p.a);
   p.b = as_matrix(b, p.b);
+  // oneDNN gives as many results as the larger batch of the two has.
+  if (size(p.c, 0) > 1 && is_shared(p.a) && is_shared(p.b)) p.b = b.dense(p.b);
   if (bias_only && !of_bytes && emit_gemv(b, p, p.addend ? &*p.addend : nullptr)) return;
   emit_dnnl(b, p);
 }

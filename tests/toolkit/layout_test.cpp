@@ -41,6 +41,15 @@ TEST(ViewOf, FlipBeginsAtTheEndAndWalksBack) {
   EXPECT_EQ(v->strides, (Dims{6, -1}));
 }
 
+TEST(ViewOf, FlipOfATensorWithoutDimsIsThatTensor) {
+  ProgramText text("program(%0: f32[]) {\n  %1 = aten::flip(%0, ints[0]) : f32[]\n  return %1\n}\n");
+  const auto program = text.view();
+  const auto v = view_of(program, program.nodes()[0], 0, Layout::dense(Dims{}));
+  ASSERT_TRUE(v);
+  EXPECT_TRUE(v->dims.empty());
+  EXPECT_EQ(v->offset, 0);
+}
+
 TEST(ViewOf, DiagonalAboveTheMiddleBeginsInTheFirstRow) {
   auto v = view("aten::diagonal(%0, 2, 0, 1)", "[4]");
   ASSERT_TRUE(v);

@@ -228,6 +228,7 @@ inline std::optional<Layout> view_of(const plugin::ProgramView& program, const l
       return out;
     }
     case LAZYT_OP_FLIP:
+      if (out.dims.empty()) return out;  // of a tensor without dims, 0 and -1 may be named
       for (int64_t dim : program.ints(args[1])) {
         const auto d = static_cast<size_t>(dim);
         if (out.dims[d] > 0) out.offset += (out.dims[d] - 1) * out.strides[d];

@@ -31,6 +31,12 @@ void log_refusals(const std::string& backend, const std::vector<Refusal>& refusa
                                            r.reason, r.line.empty() ? "" : " at ", r.line));
 }
 
+// With its memory, which assigning {} would keep.
+template <class T>
+void release(std::vector<T>& all) {
+  std::vector<T>().swap(all);
+}
+
 exec::Source to_exec(const Source& source) {
   return {source.segment == Source::kProgram ? exec::Source::kProgram : source.segment, source.index};
 }
@@ -118,9 +124,10 @@ base::Result<base::Ref<exec::Plan>> compile(ir::Graph graph, const base::Ref<loa
                         first_names(segment.graph.nodes, [](const ir::Node& n) { return n.name; })));
       step.executable = std::move(executable).value();
       // What a launch asks of a device step is its signature and its nodes' names.
-      segment.graph.constants = {};
-      segment.graph.values = {};
-      for (ir::Node& node : segment.graph.nodes) node.args = {};
+      release(segment.graph.constants);
+      release(segment.graph.values);
+      for (ir::Node& node : segment.graph.nodes) release(node.args);
+      segment.graph.nodes.shrink_to_fit();
     }
     step.graph = std::move(segment.graph);
     step.inputs = to_exec(segment.inputs);

@@ -456,6 +456,9 @@ void Recorder::finish_tape() {
   if (replay_) {
     evict();
     tapes_.push_back(tape_);
+    // Kept for long, and grown by doubling.
+    Tape& t = *tape_;
+    t.words.shrink_to_fit(), t.tokens.shrink_to_fit(), t.slots.shrink_to_fit(), t.slot_bytes.shrink_to_fit();
   }
 }
 

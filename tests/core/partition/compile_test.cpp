@@ -41,6 +41,21 @@ TEST(Compile, MakesAStepOfEachSegment) {
   EXPECT_EQ(refusals[0].op, "aten::lgamma");
 }
 
+TEST(Compile, ADeviceStepsPlanKeepsNoMemoryForWhatItDoesNotNeed) {
+  FakePlugin plugin;
+  auto plan = compile(parse(R"(program(%0: f32[2]) {
+  %1 = aten::neg(%0) : f32[2]
+  %2 = aten::mul.Tensor(%1, %0) : f32[2]
+  return %2
+})"),
+                      plugin.device, 0, nullptr);
+  ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+  const ir::Graph& graph = plan.value()->steps.at(0).graph;
+  EXPECT_EQ(graph.values.capacity(), 0u);
+  ASSERT_EQ(graph.nodes.size(), 2u);
+  for (const ir::Node& node : graph.nodes) EXPECT_EQ(node.args.capacity(), 0u);
+}
+
 TEST(Compile, AnEmptyProgramsOutputsAreItsInputs) {
   FakePlugin plugin;
   auto plan = compile(parse("program(%0: f32[2]) {\n return %0\n}"), plugin.device, 0, nullptr);

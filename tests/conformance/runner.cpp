@@ -271,6 +271,8 @@ const char* outcome_name(Outcome outcome) {
       return "timeout";
     case Outcome::kUnsupported:
       return "unsupported";
+    case Outcome::kNotRun:
+      return "not run";
   }
   return "?";
 }

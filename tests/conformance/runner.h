@@ -8,20 +8,20 @@
 
 namespace lazyt::conformance {
 
-enum class Outcome { kPass, kFail, kCrash, kTimeout, kUnsupported };
+enum class Outcome { kPass, kFail, kCrash, kTimeout, kUnsupported, kNotRun };
 const char* outcome_name(Outcome outcome);
 
 struct Result {
   std::string name;
   std::vector<std::string> rules;  // that the case can find broken
   Outcome outcome = Outcome::kCrash;
-  std::string detail;  // of a failure: findings; of unsupported: the reason
+  std::string detail;  // of a failure: findings; of unsupported and not run: the reason
   double seconds = 0;
   bool expected = false;    // the expectations name it and its outcome
   std::string reason;       // theirs
   bool unexpected = false;  // they name another outcome than came
   bool good() const {
-    return !unexpected && (expected || outcome == Outcome::kPass || outcome == Outcome::kUnsupported);
+    return !unexpected && (expected || outcome == Outcome::kPass || outcome == Outcome::kUnsupported || outcome == Outcome::kNotRun);
   }
 };
 

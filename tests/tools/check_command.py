@@ -199,6 +199,18 @@ class Conformance(unittest.TestCase):
         done = expecting(self.CASE, "crash")
         self.assertIn(f"UNEXPECTED fail {self.CASE}", done.stdout)
 
+    def test_what_passes_on_stand_ins_is_not_run(self):
+        with tempfile.TemporaryDirectory() as folder:
+            xml = Path(folder) / "results.xml"
+            cases = f"{self.CASE}:Library.HandshakeAnswers"
+            done = run("conformance", self.MUTANT, "--filter", cases, "--not-run", "needs hardware", "--junit", str(xml),
+                       "--artifacts", folder)  # fmt: skip
+            self.assertEqual(done.returncode, 1, done.stdout)
+            self.assertIn("not run     Library.HandshakeAnswers: needs hardware", done.stdout)
+            self.assertIn(f"fail {self.CASE}", done.stdout)
+            self.assertIn("2 cases: 0 pass, 1 fail", done.stdout)
+            self.assertIn('<skipped message="needs hardware"/>', xml.read_text())
+
 
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1])

@@ -4,6 +4,7 @@
 #include <ATen/core/enum_tag.h>
 #include <ATen/native/transformers/attention.h>
 #include <ATen/ops/_fused_sdp_choice_native.h>
+#include <ATen/ops/empty_like_ops.h>
 #include <torch/library.h>
 
 #include <atomic>
@@ -37,13 +38,16 @@ class Recording final : public c10::OperatorKernel {
 
 void fallback(const c10::OperatorHandle& handle, torch::jit::Stack* stack) { trace_call(torch_op(handle), stack); }
 
+void refuse(const char* layout, const std::string& op) {
+  TORCH_CHECK_NOT_IMPLEMENTED(false, "lazyt: ", layout, " tensors cannot live on the lazyt device (", op,
+                              "); keep them on the CPU or call .to_dense(), .dequantize() or .to_padded_tensor() first");
+}
+
 // Layouts that PyTorch keeps on keys of their own have no kernels here.
 void refuse_layout(const c10::OperatorHandle& handle, c10::DispatchKeySet keys, torch::jit::Stack*) {
   const std::string& name = handle.operator_name().name;
   const bool sparse = keys.has(DispatchKey::SparsePrivateUse1) || keys.has(DispatchKey::SparseCsrPrivateUse1) || name.find("sparse") != std::string::npos;
-  TORCH_CHECK_NOT_IMPLEMENTED(false, "lazyt: ", sparse ? "sparse" : keys.has(DispatchKey::QuantizedPrivateUse1) ? "quantized" : "nested",
-                              " tensors cannot live on the lazyt device (", handle.operator_name(),
-                              "); keep them on the CPU or call .to_dense(), .dequantize() or .to_padded_tensor() first");
+  refuse(sparse ? "sparse" : keys.has(DispatchKey::QuantizedPrivateUse1) ? "quantized" : "nested", c10::toString(handle.operator_name()));
 }
 
 // A nested tensor of CPU tensors on this device: no tensor of the call says so, only its argument `device`.
@@ -54,17 +58,27 @@ void refuse_nested_here(const c10::OperatorHandle& handle, c10::DispatchKeySet k
   handle.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, DispatchKey::BackendSelect), stack);
 }
 
+// PyTorch would put one like a compressed one together without a call to the device.
+at::Tensor empty_like_here(c10::DispatchKeySet keys, const at::Tensor& self, std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
+                           std::optional<at::Device> device, std::optional<bool> pinned, std::optional<at::MemoryFormat> format) {
+  const at::Layout made = layout.value_or(self.layout());
+  if (C10_UNLIKELY(made != at::kStrided) && device && device->type() == kDeviceType)
+    if (made == at::kSparseCsr || made == at::kSparseCsc || made == at::kSparseBsr || made == at::kSparseBsc) refuse("sparse", "aten::empty_like");
+  return at::_ops::empty_like::redispatch(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, DispatchKey::BackendSelect), self, dtype, layout, device, pinned, format);
+}
+
 // Composites that would make one of tensors of the device, and no other operator takes it; those that would read the
 // parts of a compressed one (zeros_like of one on the CPU, device= this one).
 void refuse_makers() {
   static std::vector<torch::Library> libraries;
-  const auto refuse = [&](DispatchKey key, const char* name, torch::CppFunction kernel) {
+  const auto add = [&](DispatchKey key, const char* name, torch::CppFunction kernel) {
     libraries.emplace_back(torch::Library::IMPL, "aten", key, __FILE__, __LINE__).impl(name, std::move(kernel));
   };
   for (const char* name : {"_sparse_compressed_tensor_unsafe", "values", "crow_indices", "col_indices", "ccol_indices", "row_indices"})
-    refuse(DispatchKey::SparseCsrPrivateUse1, name, torch::CppFunction::makeFromBoxedFunction<&refuse_layout>());
-  refuse(DispatchKey::PrivateUse1, "_nested_tensor_from_tensor_list", torch::CppFunction::makeFromBoxedFunction<&refuse_layout>());
-  refuse(DispatchKey::BackendSelect, "_nested_tensor_from_tensor_list", torch::CppFunction::makeFromBoxedFunction<&refuse_nested_here>());
+    add(DispatchKey::SparseCsrPrivateUse1, name, torch::CppFunction::makeFromBoxedFunction<&refuse_layout>());
+  add(DispatchKey::PrivateUse1, "_nested_tensor_from_tensor_list", torch::CppFunction::makeFromBoxedFunction<&refuse_layout>());
+  add(DispatchKey::BackendSelect, "_nested_tensor_from_tensor_list", torch::CppFunction::makeFromBoxedFunction<&refuse_nested_here>());
+  add(DispatchKey::BackendSelect, "empty_like", torch::CppFunction(TORCH_FN(empty_like_here)));
 }
 
 bool is_view(const c10::FunctionSchema& s) {
@@ -219,6 +233,7 @@ void initialize() {
     register_rnn();
     register_rnn_layers();
     register_linear();
+    register_nested();
     register_optimizers();
     register_attention();
     register_tracer();

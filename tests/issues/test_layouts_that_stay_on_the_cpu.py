@@ -1,5 +1,5 @@
 """Sparse, quantized and strided nested tensors cannot live on the device: making one there is an error that names it.
-A compressed sparse one could be moved, and nothing could be done with it."""
+A compressed sparse one could be moved or made like another, and nothing could be done with it."""
 
 import pytest
 import torch
@@ -33,10 +33,13 @@ def test_a_compressed_one_of_its_parts():
             torch.sparse_csr_tensor(*given, device=D)
 
 
-@pytest.mark.parametrize("like", [torch.zeros_like, torch.ones_like, torch.rand_like])
-def test_one_like_a_compressed_one_of_the_cpu(like):
+@pytest.mark.parametrize("like", [torch.empty_like, torch.zeros_like, torch.ones_like, torch.rand_like])
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr])
+def test_one_like_a_sparse_one_of_the_cpu(like, layout):
+    blocks = {"blocksize": (2, 2)} if layout == torch.sparse_bsr else {}
+    sparse = torch.eye(4).to_sparse(layout=layout, **blocks)
     with pytest.raises(NotImplementedError, match="lazyt: sparse tensors cannot live on the lazyt device"):
-        like(torch.eye(3).to_sparse_csr(), device=D)
+        like(sparse, device=D)
 
 
 def test_nested_ones():

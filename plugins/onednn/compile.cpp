@@ -15,12 +15,13 @@ using plugin::to_handle;
 
 lazyt_status_t* compile(lazyt_device_t* device, const lazyt_compile_args_t* args, lazyt_executable_t** out_executable) {
   return guard([&] {
+    give_back_of_host(from_c(device));
     auto executable = std::make_unique<Executable>(from_c(device));
     Builder(*executable, ProgramView(args->program)).run();
     executable->constant_memory = Memory(executable->device, executable->constants.size());
     if (!executable->constants.empty())
       std::memcpy(executable->constant_memory.data(), executable->constants.data(), executable->constants.size());
-    executable->constants = {};
+    std::vector<std::byte>().swap(executable->constants);
     *out_executable = to_handle<lazyt_executable_t>(executable.release());
   });
 }

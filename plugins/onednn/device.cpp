@@ -85,13 +85,18 @@ lazyt_status_t* trim(lazyt_device_t* device) {
 
 }  // namespace
 
-constexpr uint64_t kHugePage = uint64_t{2} << 20;
+constexpr uint64_t kMapped = uint64_t{256} << 10, kHugePage = uint64_t{2} << 20;
 
-// Large blocks lie on huge pages where the system lends them: a kernel of many operands walks more small pages than the
-// CPU remembers. They are mapped, so that they go back to the system when they are given back; free() may keep them.
+// Blocks are mapped, so that they go back to the system when they are given back, and that weights leave no holes among what
+// programs are made of; free() may keep them. Large ones lie on huge pages where the system lends them: a kernel of many
+// operands walks more small pages than the CPU remembers.
 std::byte* SystemMemory::take(uint64_t bytes) {
   if (bytes > physical_bytes()) return nullptr;
-  if (bytes < kHugePage) return static_cast<std::byte*>(std::aligned_alloc(kAlignment, bytes));
+  if (bytes < kMapped) return static_cast<std::byte*>(std::aligned_alloc(kAlignment, bytes));
+  if (bytes < kHugePage) {
+    void* mapped = mmap(nullptr, whole_pages(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return mapped == MAP_FAILED ? nullptr : static_cast<std::byte*>(mapped);
+  }
   void* mapped = mmap(nullptr, bytes + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) return nullptr;
   auto* begin = static_cast<std::byte*>(mapped);
@@ -105,7 +110,7 @@ std::byte* SystemMemory::take(uint64_t bytes) {
 }
 
 void SystemMemory::give(std::byte* block, uint64_t bytes) noexcept {
-  if (bytes < kHugePage) return std::free(block);
+  if (bytes < kMapped) return std::free(block);
   (void)munmap(block, whole_pages(bytes));
 }
 
@@ -118,11 +123,26 @@ Memory::Memory(Device& device, uint64_t bytes) : cache_(device.memory.get()), by
   }
 }
 
-void give_back_unused(Device& device) {
-  device.memory->trim();
+namespace {
+
+void trim_heap() {
 #ifdef __GLIBC__
   (void)malloc_trim(0);
 #endif
+}
+
+}  // namespace
+
+void give_back_unused(Device& device) {
+  device.memory->trim();
+  trim_heap();
+}
+
+void give_back_of_host(Device& device) {
+  constexpr uint64_t kMuch = uint64_t{4} << 20;
+  if (device.given_by_host < kMuch) return;
+  device.given_by_host = 0;
+  trim_heap();
 }
 
 int thread_count() { return static_cast<int>(plugin::host().services->thread_count()); }

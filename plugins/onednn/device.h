@@ -2,6 +2,7 @@
 // programs do with them.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -25,6 +26,8 @@ using BlockCache = toolkit::BlockCache<SystemMemory>;
 struct Device {
   // Shared with tensors that other libraries hold, which may outlive the device.
   std::shared_ptr<BlockCache> memory = std::make_shared<BlockCache>();
+  // Bytes that the host has given since the C library was last asked for what the host has let go.
+  std::atomic<uint64_t> given_by_host = 0;
 };
 
 // Bytes of a device, given back at the end. Movable.
@@ -57,6 +60,8 @@ class Memory {
 
 // Memory that nobody uses goes back to the system, also what the C library would keep: milliseconds.
 void give_back_unused(Device& device);
+// Of the host alone, once it has given so much that what it held it in is worth the time: a model that was made on the host.
+void give_back_of_host(Device& device);
 
 // Threads that the user allows for compute on the calling thread.
 int thread_count();

@@ -46,6 +46,9 @@ import torch  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
+# transformers imports a package "kernels" if there is one: not our kernels.py.
+sys.path[:] = [folder for folder in sys.path if Path(folder).resolve() != Path(__file__).resolve().parent]
+
 STEPS_CHECKED = 4
 TOLERANCE = 1e-3  # of a loss, relative above 1
 
@@ -439,7 +442,7 @@ def main() -> int:
     if ARGS.alone:
         alone(ROWS[ARGS.only], ARGS.alone)
         return 0
-    print(common.header(backend=lazyt.backend()["name"]))
+    print(common.header(backend=lazyt.backend()["name"], load=round(os.getloadavg()[0], 1)))
     print(f"medians of {ARGS.rounds} rounds; x: lazyt is so many times as fast, by wall and by processor time")
     print(
         f"{'':<32}{'eager ms':>10}{'lazyt ms':>10}{'x eager':>9}{'(cpu)':>8}{'x compile':>11}{'x onnx':>8}{'first s':>9}"

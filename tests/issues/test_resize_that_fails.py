@@ -5,6 +5,7 @@ import pytest
 import torch
 
 
+@pytest.mark.pending
 def test_it_keeps_its_shape():
     x = torch.zeros(3, device="lazyt")[torch.tensor([5], device="lazyt")]
     for _ in range(2):

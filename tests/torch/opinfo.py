@@ -280,7 +280,7 @@ def run_item(op, category: str, most: int | None) -> dict:
             kind, random = "wrong" if text else "pass", random or drawn
         counts[kind] += 1
         fallback.update({n for n in hosts})
-        if text and len(what) < 3:
+        if text and len(what) < 3 and not any(w.endswith(f": {kind}: {text}") for w in what):
             what.append(f"sample {i}: {kind}: {text}")
     status = next((k for k in ("wrong", "error") if counts[k]), "pass" if counts else "none")
     return {"status": status, "counts": dict(counts), "fallback": dict(fallback), "what": what, "random": random}
@@ -372,12 +372,13 @@ def run(items: list[tuple[int, str]], jobs: int, limit: float, most: int | None,
                         queue.insert(0, worker.left)
 
 
-def skip_reason(key: str) -> str | None:
-    name, category = key.split("|")
+def skip_reason(row: dict) -> str | None:
+    """Why the item may fail as it does."""
+    name, category = row["item"].split("|")
     for s in SKIPS:
         backends = s.get("backends", [lazyt.backend()["name"]])
         if re.fullmatch(s["op"], name) and category in s.get("categories", CATEGORIES) and lazyt.backend()["name"] in backends:
-            return s["reason"]
+            return s["reason"] if all(re.match(s["says"], w) for w in row["what"]) else None
     return None
 
 
@@ -388,7 +389,7 @@ def summary(rows: dict[str, dict]) -> list[str]:
         mine = {k: r for k, r in mine.items() if r["status"] != "none"}
         if not mine:
             continue
-        excused = {k for k, r in mine.items() if r["status"] != "pass" and skip_reason(k)}
+        excused = {k for k, r in mine.items() if r["status"] != "pass" and skip_reason(r)}
         count = Counter("excused" if k in excused else r["status"] for k, r in mine.items())
         passing = [r for r in mine.values() if r["status"] == "pass"]
         host = sum(not all(map(cuts_by_nature, r["fallback"])) for r in passing)
@@ -403,17 +404,17 @@ def report(rows: dict[str, dict]) -> bool:
     """Prints findings and the table; whether all is well."""
     bad = {k: r for k, r in rows.items() if r["status"] not in ("pass", "none")}
     for key, row in sorted(bad.items()):
-        if reason := skip_reason(key):
+        if reason := skip_reason(row):
             print(f"excused  {key}: {reason}")
         else:
             print(f"{row['status']:<8} {key}: {' / '.join(row['what'][:1])}")
     for key, row in sorted(rows.items()):
-        if row["status"] == "pass" and skip_reason(key) and sum(row["counts"].values()):
-            print(f"unexpected pass  {key}: {skip_reason(key)}")
+        if row["status"] == "pass" and skip_reason(row) and sum(row["counts"].values()):
+            print(f"unexpected pass  {key}: {skip_reason(row)}")
     hosts = Counter(n for r in rows.values() for n in r["fallback"] if not cuts_by_nature(n))
     print("on the host:", ", ".join(f"{n} {c}" for n, c in hosts.most_common(25)) or "nothing")
     print("\n".join(summary(rows)))
-    return all(skip_reason(k) for k in bad)
+    return all(map(skip_reason, bad.values()))
 
 
 def main() -> int:

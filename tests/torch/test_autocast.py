@@ -162,6 +162,7 @@ class TestScaler:
         assert other.get_scale() == 8.0 and other.state_dict() == state
 
     @pytest.mark.parametrize("fused", [False, True])
+    @pytest.mark.pending
     def test_steps_read_one_value_at_most(self, fused):
         import lazyt
 

@@ -28,6 +28,7 @@ def _(x, factor):
 scaled.register_autograd(lambda ctx, g: (scaled(g, ctx.factor), None), setup_context=lambda ctx, inputs, output: setattr(ctx, "factor", inputs[1]))
 
 
+@pytest.mark.pending
 def test_it_is_recorded_by_its_name():
     x = torch.ones(3, device=D)
     y = scaled(x + 1, 3.0) - 1
@@ -77,6 +78,7 @@ def _(xs, count, scale):
     return xs[0].new_empty(())
 
 
+@pytest.mark.pending
 def test_one_that_writes_is_recorded_as_if_it_returned_what_it_writes():
     x = torch.zeros(2, 3, device=D)
     other = x + 1
@@ -143,6 +145,7 @@ def test_without_a_fake_kernel_one_that_writes_runs_on_the_host_and_is_counted()
         assert lazyt.metrics.counters()["lazyt_test::grow"] == 1
 
 
+@pytest.mark.pending
 def test_a_composite_operator_decomposes():
     with torch.library._scoped_library("lazyt_test", "FRAGMENT") as library:
         library.define("doubled(Tensor x) -> Tensor")
@@ -154,6 +157,7 @@ def test_a_composite_operator_decomposes():
         assert x.grad.tolist() == [2, 2]
 
 
+@pytest.mark.pending
 def test_a_name_may_come_again_with_another_schema():
     x = torch.ones(2, device=D)
     for schema, body, args, expected in (

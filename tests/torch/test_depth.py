@@ -41,6 +41,7 @@ def run(operators: int, **options: str) -> None:
     print(done.stdout)
 
 
+@pytest.mark.pending
 def test_a_chain_of_thirty_thousand_is_one_program():
     run(30_000)
 

@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 PROGRAM = """
 import lazyt, torch
 
@@ -34,6 +36,7 @@ assert counters["UncachedCompile"] + counters["CachedCompile"] == 4, counters
 """
 
 
+@pytest.mark.pending
 def test_refused_operators_do_not_cut_the_step():
     refuse = {"LAZYT_BACKEND": "ts", "LAZYT_TS_REFUSE": "aten::sin,aten::mul.Tensor,aten::_softmax,aten::as_strided_scatter,aten::slice_scatter"}
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, env={**os.environ, **refuse})

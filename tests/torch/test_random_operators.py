@@ -21,6 +21,7 @@ DRAWS = {
 
 
 @pytest.mark.parametrize("name", DRAWS)
+@pytest.mark.pending
 def test_one_step_without_the_host_and_the_same_numbers_wherever_it_is_cut(name):
     torch.manual_seed(3)
     lazyt.metrics.reset()
@@ -64,6 +65,7 @@ def test_multinomial_follows_its_probabilities_and_never_takes_what_has_none():
         ),
     ],
 )
+@pytest.mark.pending
 def test_what_eager_says_of_values_is_said_where_they_are_looked_at(program, words):
     result = program()
     with pytest.raises(RuntimeError, match=words):

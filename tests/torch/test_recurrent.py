@@ -27,6 +27,7 @@ def test_layers_equal_eager(kind, bias):
     assert not lazyt.metrics.fallbacks()
 
 
+@pytest.mark.pending
 def test_a_cell_is_one_operator():
     cell, x = nn.LSTMCell(6, 5).to("lazyt"), torch.randn(3, 6).to("lazyt")
     with torch.no_grad():
@@ -123,6 +124,7 @@ def test_short_sequences(kind, length):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.pending
 def test_a_layer_is_one_operator_whatever_its_length(kind):
     name = f"lazyt::{kind.__name__.lower()}_layer"
     for length in (3, 9):

@@ -440,7 +440,7 @@ class KernelText {
     std::string out;
     const std::string base = word(Word::address(memory));
     for (size_t i = 0; i < k_.reductions_.size(); ++i)
-      out += "((" + total_type(i) + "*)" + base + ")[(" + std::to_string(static_cast<int64_t>(i) * parts) + "ll + blockIdx.y) * " +
+      out += "((" + total_type(i) + "*)" + base + ")[(" + std::to_string(static_cast<int64_t>(i) * parts) + "ll + part) * " +
              std::to_string(kept_count) + "ll + " + kept + "] = " + total(i) + ";\n";
     return out;
   }
@@ -465,7 +465,11 @@ class KernelText {
   }
   std::string counters_behind(const std::string& of) const { return counters(of, walk_.last, walk_.loops.dims.size()); }
 
-  void add_reduction(Builder& b, const char* base, std::string body, const std::string& kept, std::array<uint32_t, 3> grid, Cut c) {
+  // body: over `at` of `blocks` for each part.
+  void add_reduction(Builder& b, const char* base, std::string body, const std::string& kept, int64_t blocks, Cut c) {
+    const std::string count = std::to_string(blocks);
+    body = (c.parts == 1 ? "const unsigned part = 0, at = block;\n" : "const unsigned part = block / " + count + "u, at = block % " + count + "u;\n") + body;
+    const std::array<uint32_t, 3> grid{static_cast<uint32_t>(blocks * c.parts), 1, 1};
     const int64_t kept_count = walk_.outer() * walk_.inner();
     std::vector<StorageId> reads, writes, in_place;
     accesses(reads, writes, in_place);
@@ -477,14 +481,13 @@ class KernelText {
     const Tensor memory = b.scratch(LAZYT_DTYPE_INT64, {static_cast<int64_t>(k_.reductions_.size()) * c.parts * kept_count});
     body += leave_parts(memory, kept, kept_count, c.parts) + "}\n";
     writes.push_back(memory.storage);
-    add(b, base, body, grid, reads, writes, in_place);
+    add(b, base, body, grid, reads, writes, in_place, true);
     add_finish(b, memory, kept_count, c.parts);
   }
   // The reduced loops from the thread's first element to the end of its part.
   std::string reduced_loop(const Cut& c, const std::string& first, int64_t step) {
     const std::string length = std::to_string(std::max<int64_t>(walk_.length(), 0));
-    const std::string part = c.parts == 1 ? "0" : "blockIdx.y";
-    std::string out = "const long long begin = " + part + " * " + std::to_string(c.length) + "ll, end = begin + " + std::to_string(c.length) +
+    std::string out = "const long long begin = part * " + std::to_string(c.length) + "ll, end = begin + " + std::to_string(c.length) +
                       "ll < " + length + "ll ? begin + " + std::to_string(c.length) + "ll : " + length + "ll;\n";
     const std::string i = walk_.length() < (int64_t{1} << 30) ? "int" : "long long", across = std::to_string(step);
     std::string before, after;
@@ -510,7 +513,7 @@ class KernelText {
     if (length >= 1024) across = kThreads;
     const int64_t each = kThreads / across, blocks = (outer + each - 1) / each;
     const Cut c = across == kThreads ? cut(length, blocks, 4096) : Cut{1, std::max<int64_t>(length, 1)};
-    std::string body = head() + "const int tx = threadIdx.x % " + std::to_string(across) + ";\nconst long long k = block * " +
+    std::string body = head() + "const int tx = threadIdx.x % " + std::to_string(across) + ";\nconst long long k = at * " +
                        std::to_string(each) + "ll + threadIdx.x / " + std::to_string(across) + ";\n" +
                        counters("k", 0, walk_.first) + counters_behind("0ll") + starts() + "if (k < " + std::to_string(outer) + ") {\n" +
                        reduced_loop(c, "tx", across) + "}\n";
@@ -521,7 +524,7 @@ class KernelText {
                                     : "lazyt_lanes_total<" + kind(i) + ", " + std::to_string(across)) +
                 ">(" + total(i) + ");\n";
     body += "if (tx == 0 && k < " + std::to_string(outer) + ") {\n";
-    add_reduction(b, "rows", std::move(body), "k", {static_cast<uint32_t>(blocks), static_cast<uint32_t>(c.parts), 1}, c);
+    add_reduction(b, "rows", std::move(body), "k", blocks, c);
   }
 
   // Threads side by side take columns side by side, and several rows of threads each a share of the column.
@@ -535,16 +538,15 @@ class KernelText {
     const int64_t high = kThreads / wide, tiles = (inner + wide - 1) / wide, blocks = outer * tiles;
     const Cut c = cut(length, blocks, 8 * high);
     const std::string w = std::to_string(wide);
-    std::string body = head() + "const int tx = threadIdx.x % " + w + ", ty = threadIdx.x / " + w + ";\nconst long long o = block / " +
-                       std::to_string(tiles) + ", q = block % " + std::to_string(tiles) + " * " + w + "ll + tx;\n" +
+    std::string body = head() + "const int tx = threadIdx.x % " + w + ", ty = threadIdx.x / " + w + ";\nconst long long o = at / " +
+                       std::to_string(tiles) + ", q = at % " + std::to_string(tiles) + " * " + w + "ll + tx;\n" +
                        counters("o", 0, walk_.first) + counters_behind("q") + starts() + "if (q < " + std::to_string(inner) + ") {\n" +
                        reduced_loop(c, "ty", high) + "}\n";
     if (high > 1)
       for (size_t i = 0; i < k_.reductions_.size(); ++i)
         body += total(i) + " = lazyt_down_total<" + kind(i) + ", " + w + ", " + std::to_string(kThreads) + ">(" + total(i) + ");\n";
     body += "if (ty == 0 && q < " + std::to_string(inner) + ") {\n";
-    add_reduction(b, "columns", std::move(body), "o * " + std::to_string(inner) + "ll + q",
-                  {static_cast<uint32_t>(blocks), static_cast<uint32_t>(c.parts), 1}, c);
+    add_reduction(b, "columns", std::move(body), "o * " + std::to_string(inner) + "ll + q", blocks, c);
   }
 
   const FusedKernel& k_;

@@ -136,6 +136,26 @@ def test_the_inverse_error_function_from_one_end_to_the_other(dtype):
     torch.testing.assert_close(got, want, rtol=bound, atol=1e-45, equal_nan=True)
 
 
+def test_the_logarithm_of_gamma_near_its_zeros_and_poles():
+    inf = torch.inf
+    edges = torch.tensor(
+        [0.0, -0.0, 1.0, 2.0, -1.0, -2.0, -8388608.0, inf, -inf, torch.nan, 1e-45, -1e-45, 3e38, 1e38, -1e30]
+    )
+    roots = torch.tensor(
+        [1.0, 2.0, -2.4570247, -2.7476827, -3.1435809, -3.9552945, -4.0393618, -4.9915447, 0.5, 8.0, -15.0]
+    )
+    steps = torch.arange(-300, 301)
+    near = (roots.view(torch.int32)[:, None] + steps[None, :].int()).view(torch.float32)
+    wide = torch.randint(-(2**31), 2**31 - 1, (40_001,)).int().view(torch.float32)
+    for x in (edges, near, wide, torch.linspace(-20, 20, 10_001)):
+        got, expected = x.to(DEVICE).lgamma().cpu(), x.double().lgamma()
+        unit = torch.finfo(torch.float32).eps * expected.abs().clamp_min(torch.finfo(torch.float32).tiny)
+        finite = expected.abs() < torch.finfo(torch.float32).max
+        assert ((got.double() - expected).abs() <= 2 * unit)[finite].all()
+        torch.testing.assert_close(got[~finite], expected.float()[~finite], rtol=0, atol=0, equal_nan=True)
+    assert not torch.signbit(torch.tensor([1.0, 2.0]).to(DEVICE).lgamma().cpu()).any()
+
+
 @pytest.mark.parametrize("dtype", [*INTEGERS, torch.float32, torch.float64])
 @pytest.mark.parametrize("count", [1, 15, 64, 100, 517, 1100])
 def test_extremes_of_runs_of_every_length(count, dtype):

@@ -226,6 +226,47 @@ T erfinv(T v) {
   return static_cast<T>(erfinv(x, std::log(erfinv_argument(x))));
 }
 
+// The logarithm of |gamma(x)| in double, exact enough for f32, around two logarithms that are taken of vectors.
+struct LgammaArguments {
+  double shifted, factor;
+};
+template <class... C>
+double series_of(double t, double first, C... others) {
+  double p = first;
+  ((p = p * t + others), ...);
+  return p;
+}
+// Stirling's series holds from 8 on; smaller arguments are shifted there, and those below 0.5 reflected first.
+inline LgammaArguments lgamma_arguments(double x) {
+  const bool reflected = x < 0.5;
+  const double w = reflected ? 1 - x : x;
+  const double product = w * (w + 1) * (w + 2) * (w + 3) * (w + 4) * (w + 5) * (w + 6) * (w + 7), below = w < 8 ? product : 1;
+  const double f = x - std::nearbyint(x);
+  const double sine = f * series_of(f * f, 5.3926646626081284894e-10, -2.294842899726987311e-8, 7.9520540014755127848e-7,
+                                 -2.1915353447830215827e-5, 4.6630280576761256442e-4, -7.3704309457143507773e-3,
+                                 8.2145886611128228799e-2, -0.59926452932079207689, 2.5501640398773454439,
+                                 -5.1677127800499700292, 3.1415926535897932385);
+  const double factor = reflected ? below * 3.1415926535897932385 / std::fabs(sine) : 1 / below;
+  return {w < 8 ? w + 8 : w, factor > 0 && factor < std::numeric_limits<double>::infinity() ? factor : 1};
+}
+inline double lgamma(double x, double log_shifted, double log_factor) {
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  const double v = lgamma_arguments(x).shifted, z = 1 / v;
+  const double stirling = (v - 0.5) * log_shifted - v + 0.91893853320467274178 +
+                          z * series_of(z * z, 6.4102564102564102564e-3, -1.9175269175269175269e-3, 8.4175084175084175084e-4,
+                                     -5.952380952380952381e-4, 7.9365079365079365079e-4, -2.7777777777777777778e-3, 8.3333333333333333333e-2);
+  // Near its zeros at 1 and 2 what is left of that has few digits.
+  const double a = x - 1, b = x - 2;
+  const double near_1 = a * series_of(a, 0.12550966952474304242, -0.14404989676884611812, 0.16955717699740818995, -0.20738555102867398527,
+                                   0.27058080842778454788, -0.40068563438653142847, 0.82246703342411321824, -0.57721566490153286061);
+  const double near_2 = b * series_of(b, 5.0966952474304242234e-4, -1.1927539117032609771e-3, 2.8905103307415232858e-3, -7.3855510286739852663e-3,
+                                   2.0580808427784547879e-2, -6.7352301053198095133e-2, 0.32246703342411321824, 0.42278433509846713939);
+  const double rest = log_factor + (x < 0.5 ? -stirling : stirling);
+  const double y = std::fabs(a) < 0.03 ? near_1 : std::fabs(b) < 0.03 ? near_2 : rest;
+  const bool pole = x <= 0 && x == std::nearbyint(x);
+  return x != x ? x : pole || x > 1e300 ? kInf : y + 0.0;  // no -0 at 1
+}
+
 // Recurrence to x >= 10, then the asymptotic series (Cephes' psi); reflection below 0.
 template <class T>
 T digamma(T v) {

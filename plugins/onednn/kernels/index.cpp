@@ -186,6 +186,8 @@ void add_write(Builder& b, const char* name, const Tensor& out, const Indexed& i
           y[to] = x[from];
         else if (walk.step_a == 1 && walk.step_b == 1)
           std::memcpy(y + to, x + from, static_cast<size_t>(n) * sizeof(T));
+        else if (walk.step_a == 1 && walk.step_b == 0)
+          std::fill_n(y + to, n, x[from]);
         else
           for (int64_t i = 0; i < n; ++i) y[to + i * walk.step_a] = x[from + i * walk.step_b];
       });

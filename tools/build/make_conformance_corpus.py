@@ -23,6 +23,7 @@ import torch
 from conformance_corpus import (
     along,
     attention,
+    chains,
     contractions,
     foreach,
     functions,
@@ -66,6 +67,7 @@ def main():
         resampling,
         losses,
         integers,
+        chains,
     )
     for area in areas:
         area.make(folder)

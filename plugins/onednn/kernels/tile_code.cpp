@@ -279,7 +279,7 @@ class Compiler {
     const Source::Instruction& i = s_.code[k];
     held_ = i.out;
     const Source::Register& reg = s_.registers[i.out];
-    const bool next_only = last_[i.out] == k + 1 && k + 1 < s_.code.size() && takes(s_.code[k + 1], i.out);
+    const bool next_only = last_[i.out] == k + 1 && takes(s_.code[k + 1], i.out);
     const bool read_later = uses_[i.out] && !next_only;
     if (reg.kept) {
       const uint16_t memory = operand({false, i.out, true, true, form_of(reg)});

@@ -118,7 +118,7 @@ class Builder:
         for entry in self.compiles:
             words = shlex.split(entry["command"])
             name = entry.get("output", words[words.index("-o") + 1])
-            isas = re.search(r"onednn_(portable|avx2|avx512)\.a", name)
+            isas = re.search(r"onednn_(portable|avx2|avx512)(?:_tile)?\.a", name)
             if (self.build / entry["file"]).resolve() == source and (not isas or isas[1] == self.isa):
                 return words, name
         return None

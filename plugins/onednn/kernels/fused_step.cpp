@@ -136,8 +136,9 @@ std::byte* FusedStep::scratch() const {
     ~Aligned() { std::free(p); }
   };
   thread_local Aligned own;
-  const size_t need = static_cast<size_t>(slots_) * kBlock * 8 +
-                      (tiled_ ? (tile_.scratch_tiles + tile_.operands.size()) * kTileBytes + tile_.code.size() * sizeof(tile::Bound) : 0);
+  const size_t bytes = static_cast<size_t>(slots_) * kBlock * 8 +
+                       (tiled_ ? (tile_.scratch_tiles + tile_.operands.size()) * kTileBytes + tile_.code.size() * sizeof(tile::Bound) : 0);
+  const size_t need = (bytes + 63) / 64 * 64;  // aligned_alloc wants a multiple
   if (own.size < need) {
     std::free(own.p);
     own.p = static_cast<std::byte*>(std::aligned_alloc(64, need));

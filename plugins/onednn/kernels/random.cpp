@@ -121,10 +121,16 @@ void randint(Builder& b, const lazyt_node_t& node) {
   b.add("randint", {}, {out.storage}, [=](const Frame& f) {
     const auto base = static_cast<uint64_t>(f.as_int(low));
     const uint64_t range = static_cast<uint64_t>(f.as_int(high)) - base;
+    // x % range without a division: the quotient by the rounded inverse is at most 1 too small.
+    const uint64_t inverse = range ? UINT64_MAX / range : 0;
+    auto within = [=](uint64_t x) {
+      const uint64_t rest = x - static_cast<uint64_t>((static_cast<unsigned __int128>(x) * inverse) >> 64) * range;
+      return range && rest >= range ? rest - range : rest;
+    };
     draw(f, seed, offset, count, two ? 2 : 1, [&](int64_t first, int64_t n, const uint32_t* w) {
       for (int64_t i = 0; i < n; ++i) {
         const uint64_t x = two ? wide(w, i) : w[i];
-        const auto v = static_cast<int64_t>(base + (range ? x % range : x));
+        const auto v = static_cast<int64_t>(base + within(x));
         const int64_t at = first + i;
         switch (out.dtype) {
           case LAZYT_DTYPE_FLOAT32:

@@ -123,6 +123,21 @@ TEST(Plan, AViewIsNoStep) {
   EXPECT_EQ(built.steps, (Steps{"s2 = copy s0", "s1 = mm s0 s2"}));
 }
 
+TEST(Plan, WhatAnOutputShowsUnderOtherDimsIsMadeThere) {
+  const std::string body = "program(%0: f32[4,4]) {\n  %1 = aten::mm(%0, %0) : f32[4,4]\n  %2 = aten::reshape(%1, ints[2,8]) : f32[2,8]\n"
+                           "  %3 = aten::reshape(%2, ints[16]) : f32[16]\n";
+  EXPECT_EQ(Built(body + "  return %3\n}\n").steps, (Steps{"s1 = mm s0 s0"}));
+  EXPECT_EQ(Built(body + "  %4 = aten::mm(%1, %0) : f32[4,4]\n  return %3, %4\n}\n").steps, (Steps{"s1 = mm s0 s0", "s2 = mm s1 s0"}));
+  // One place for two outputs: the other is a copy.
+  EXPECT_EQ(Built(body + "  return %1, %3\n}\n").steps, (Steps{"s1 = mm s0 s0", "s2 = copy s1"}));
+}
+
+TEST(Plan, WhatAnOutputShowsInPartOrInAnotherOrderIsCopied) {
+  const std::string body = "program(%0: f32[4,4]) {\n  %1 = aten::mm(%0, %0) : f32[4,4]\n";
+  EXPECT_EQ(Built(body + "  %2 = aten::t(%1) : f32[4,4]\n  return %2\n}\n").steps, (Steps{"s2 = mm s0 s0", "s1 = copy s2"}));
+  EXPECT_EQ(Built(body + "  %2 = aten::select.int(%1, 0, 0) : f32[4]\n  return %2\n}\n").steps, (Steps{"s2 = mm s0 s0", "s1 = copy s2"}));
+}
+
 TEST(Plan, AReductionOfAnotherWalkIsAStepOfItsOwn) {
   const Built built("program(%0: f32[2,4]) {\n  %1 = aten::sum.dim_IntList(%0, ints[0], false, none) : f32[4]\n"
                     "  %2 = aten::sum.dim_IntList(%0, ints[1], false, none) : f32[2]\n  return %1, %2\n}\n");

@@ -380,6 +380,19 @@ class Builder {
       plan_.nodes.push_back(program.describe(i));
       detail::for_each_operand(program, program.nodes()[i], [&](uint32_t v) { uses_[v]++; });
     }
+    for (uint32_t i = static_cast<uint32_t>(program.nodes().size()); i-- > 0;) find_home(program.nodes()[i]);
+  }
+
+  // What an output shows whole and row-major, under other dims, is made where that output lies. By nodes, last first.
+  void find_home(const lazyt_node_t& node) {
+    const uint32_t shown = node.results, o = output_of_[shown];
+    if (node.result_count != 1 || o == LAZYT_NONE || role_of(node) != Role::kView) return;
+    const uint32_t whole = value_of(program.args(node)[0]);
+    if (output_of_[whole] != LAZYT_NONE || tensors_[whole].dtype != LAZYT_DTYPE_INVALID || is_scalar(whole)) return;
+    const Dims d = dims(shown);
+    const auto layout = view_of(program, node, 0, Layout::dense(dims(whole)));
+    if (!layout || layout->offset != 0 || !layout->is_dense() || count_of(d) != count_of(dims(whole))) return;
+    if (dtype(shown) == dtype(whole) && same_strides(d, strides(shown), row_major(d))) output_of_[whole] = o;
   }
 
   void lower(const Unit& unit) {
@@ -520,7 +533,7 @@ class Builder {
   std::vector<lazyt_value_t> values_;
   std::vector<Tensor> tensors_;      // of values; dtype INVALID = not lowered
   std::vector<uint32_t> uses_;       // of values by nodes and outputs
-  std::vector<uint32_t> output_of_;  // first program output that is this value, or LAZYT_NONE
+  std::vector<uint32_t> output_of_;  // first program output that is this value, or shows its bytes; or LAZYT_NONE
   std::vector<uint64_t> bytes_;      // of storages
   std::vector<Access> accesses_;     // of steps
   std::vector<uint32_t> positions_;  // of steps, after merging

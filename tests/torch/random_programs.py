@@ -435,6 +435,11 @@ class Maker:
             return f"x{self.count} = {s}"
         return s
 
+    def views_a_product(self, name: str) -> bool:
+        """Eager's linear gives a view of another tensor for some operands, lazyt's never does: it matters once that is a leaf."""
+        made = any(s.startswith(f"{name} = torch.nn.functional.linear(") for s in self.statements)
+        return made and self.at(name)._is_view()
+
     # Growing the program.
 
     def take(self, text: str, failing: float = 0.1) -> bool:
@@ -444,6 +449,8 @@ class Maker:
             a, b = self.at(m[1]), self.at(m[2])  # eager fills with a 0-dim CPU tensor: another history than a copy's
             if isinstance(b, torch.Tensor) and b.dim() == 0 and (a.requires_grad or b.requires_grad):
                 return False
+        if (m := re.match(r"(\w+)\.requires_grad_\(\)", plain_text)) and self.views_a_product(m[1]):
+            return False
         sizes = self.storages() if "set_(" in text or "resize" in text else {}
         try:
             with Watch():

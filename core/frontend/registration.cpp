@@ -100,6 +100,7 @@ bool stays_composite(const std::string& name) {
       "aten::_pack_padded_sequence", "aten::_pack_padded_sequence_backward", "aten::_pad_packed_sequence",
       "aten::unsafe_split", "aten::unsafe_split_with_sizes", "aten::_unsafe_view",  // views that do not say so
       "aten::scalar_tensor", "aten::_efficientzerotensor", "aten::normal", "aten::uniform", "aten::_lazy_clone",
+      "aten::is_same_size", "aten::_has_same_storage_numel",  // of geometry alone
       "aten::_safe_softmax",  // outside the opset; what it is made of is inside
   };
   return kNames.count(name) > 0;
@@ -234,6 +235,7 @@ void initialize() {
     register_rnn_layers();
     register_linear();
     register_nested();
+    register_encoder();
     register_optimizers();
     register_attention();
     register_tracer();

@@ -19,6 +19,7 @@ void register_rnn();        // rnn.cpp: LSTM and GRU cells and layers, on the CP
 void register_rnn_layers();  // rnn_layers.cpp: which layers are recorded as one operator
 void register_linear();     // linear.cpp: autograd of linear layers as one operator
 void register_nested();      // nested.cpp: what nn.TransformerEncoder makes in inference
+void register_encoder();    // encoder.cpp: layers of attention that PyTorch hands over whole in inference
 void register_optimizers();  // optimizers.cpp: learning rates of fused steps
 void register_tracer();     // registration.cpp: the boxed kernel for everything else
 void register_autocast();   // autocast.cpp: which operators cast

@@ -140,7 +140,7 @@ class Launch {
         status = data->wait();  // for another device's executor to fill it; or for nothing
         state = data->state();
       }
-      if (!status.ok()) return status.with_note(label(), fmt::format("input {} has this error", i));
+      if (!status.ok()) return passed_on(status) ? status : status.with_note(label(), fmt::format("input {} {}", i, kHasThisError));
       if (state.buffer->device != plan_.device) {  // made before the backend was changed
         LAZYT_RETURN_IF_ERROR(data->move_to(plan_.device));
         state = data->state();
@@ -155,6 +155,11 @@ class Launch {
     }
     return {};
   }
+
+  static constexpr std::string_view kHasThisError = "has this error";
+
+  // The first launch behind the one that failed is named; in a loop there are thousands.
+  static bool passed_on(const Status& status) { return !status.notes().empty() && status.notes().back().detail.ends_with(kHasThisError); }
 
   std::string describe_reader(size_t input) const {
     const uint32_t step = input_last_use_[input];

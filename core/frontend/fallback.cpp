@@ -52,6 +52,8 @@ class OnHost {
   explicit OnHost(c10::Device device) : device_(device) {}
 
   at::Tensor copy_of(const at::Tensor& t) {
+    at::Tensor& copy = copies_[t.unsafeGetTensorImpl()];  // kernels ask whether two operands are one tensor
+    if (copy.defined()) return copy;
     const c10::StorageImpl* impl = t.storage().unsafeGetStorageImpl();
     auto [it, fresh] = storages_.try_emplace(impl);
     if (fresh) it->second = {t.storage(), download_storage(*impl)};
@@ -59,7 +61,7 @@ class OnHost {
     cpu.unsafeGetTensorImpl()->set_sizes_and_strides(t.sizes(), t.strides(), t.storage_offset());
     cpu._set_conj(t.is_conj());
     cpu._set_neg(t.is_neg());
-    return at::Tensor(cpu);
+    return copy = std::move(cpu);
   }
 
   // A tensor that was written, after the call: its geometry, and its storage's bytes.
@@ -95,16 +97,19 @@ class OnHost {
   };
   const c10::Device device_;
   std::unordered_map<const c10::StorageImpl*, Pair> storages_;
+  std::unordered_map<const c10::TensorImpl*, at::Tensor> copies_;  // of the call's operands, which outlive this
 };
 
 // The index of the one device that the call's tensors lie on; else eager's error.
 uint32_t operator_device(const TorchOp& op, c10::ArrayRef<c10::IValue> args) {
   const c10::Device first = device_of(args).value_or(c10::Device(kDeviceType));
+  // Indices may lie on the CPU, what they pick from may not. Other operators see to their operands when they are encoded.
+  const bool picks = op.masks_on_host || op.op.name == "aten::masked_select";
   for (size_t i = 0; i < args.size(); i++) {
     std::vector<at::Tensor> tensors;
     if (args[i].isTensor() || args[i].isTensorList() || args[i].isOptionalTensorList()) collect(tensors, args[i]);
     for (const at::Tensor& t : tensors)
-      TORCH_CHECK(!is_lazy(t) || t.device() == first, "Expected all tensors to be on the same device, but found at least two devices, ", first,
+      TORCH_CHECK(is_lazy(t) ? t.device() == first : !picks || t.dim() == 0 || !args[i].isTensor(), "Expected all tensors to be on the same device, but found at least two devices, ", first,
                   " and ", t.device(), "! (when checking argument for argument ", op.op.args[i].name, " in method ", op.op.name, ")");
   }
   return check_device(first);

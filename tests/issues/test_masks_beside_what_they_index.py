@@ -85,3 +85,12 @@ def test_a_mask_that_is_what_it_writes(as_eager, values):
         return x
 
     as_eager(program, raises=RuntimeError if values == (2,) else None)
+
+
+@pytest.mark.parametrize("rows", [2, 3])
+def test_a_tensor_without_elements_written_into_itself(as_eager, rows):
+    def program(device):
+        x = torch.ones(3, 1, 2, 0, dtype=torch.bool, device=device)
+        x[torch.arange(3, device=device) < rows] = x
+
+    as_eager(program, raises=RuntimeError)

@@ -127,6 +127,8 @@ class Jitter(TorchDispatchMode):
         is_view = any(r.alias_info and not r.alias_info.is_write for r in func._schema.returns)
         if not is_view and not self.EXACT.search(func._schema.name.removeprefix("aten::")):
             results, operands = ([t for t in pytree.tree_leaves(v) if isinstance(t, torch.Tensor) and is_rounded(t)] for v in (result, (args, kwargs)))
+            if not results and func._schema.name.startswith("aten::_foreach_") and func._schema.name.endswith("_"):
+                results = [t for t in args[0] if is_rounded(t)]  # written, and not given back
             eps = max((torch.finfo(t.dtype).eps for t in results + operands), default=0)  # out= may be finer than what was computed
             for t in results:
                 self.change(t, eps)

@@ -12,6 +12,9 @@ namespace lazyt::base {
 using DType = lazyt_dtype_t;
 using Dims = std::vector<int64_t>;
 
+// Of a tensor in a program (program.h). PyTorch has no bound.
+inline constexpr size_t kMaxRank = 64;
+
 // Strides of row-major order, in elements; a dim of 0 counts as 1, as in PyTorch.
 Dims contiguous_strides(const Dims& dims);
 int64_t numel(const Dims& dims);

@@ -3,6 +3,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
 #include <mutex>
 #include <unordered_map>
 
@@ -61,6 +62,13 @@ ShapeResult compute(const TorchOp& op, c10::ArrayRef<c10::IValue> args) {
     fresh[0] = at::empty(fresh[0].sizes(), fresh[0].options().memory_format(format));
   }
   for (const at::Tensor& t : fresh) put(r.metas, t);
+  std::vector<at::Tensor> all = fresh;
+  for (const c10::IValue& arg : args)
+    if (arg.isTensor() || arg.isTensorList() || arg.isOptionalTensorList()) collect(all, arg);
+  if (std::ranges::any_of(all, [](const at::Tensor& t) { return t.defined() && static_cast<size_t>(t.dim()) > base::kMaxRank; }))
+    r.host_reason = "a tensor has more dims than one in a program";
+  // Meta kernels do not ask.
+  if (op.op.name == "aten::multinomial") TORCH_CHECK(args[0].toTensor().size(-1) <= int64_t{1} << 24, "number of categories cannot exceed 2^24");
 
   // What goes into the written tensors: the functional results, or what the tensors are.
   std::vector<at::Tensor> written;

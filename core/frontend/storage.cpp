@@ -274,6 +274,7 @@ base::Ref<exec::Data> data_of(const at::Tensor& t) {
 }
 
 void upload(trace::Storage& state, base::Meta meta, const void* bytes, uint64_t size, loader::Keep keep) {
+  if (meta.dims.size() > base::kMaxRank && meta.is_dense()) meta = base::Meta::contiguous(meta.dtype, {meta.numel()});
   auto buffer = check(session_of(state).upload(bytes, size, std::move(keep)));
   auto data = base::make_ref<exec::Data>(std::move(meta), size, std::move(buffer));
   std::lock_guard lock(trace::recording_lock);

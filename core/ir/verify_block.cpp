@@ -16,7 +16,6 @@ namespace lazyt::ir {
 
 namespace {
 
-constexpr uint32_t kMaxRank = 64;
 constexpr uint32_t kMaxText = 4096;
 
 #define LAZYT_CHECK(condition, ...) \
@@ -97,7 +96,7 @@ class BlockVerifier {
   base::Status check_values() {
     for (uint64_t i = 0; i < p_->values.count; i++) {
       const lazyt_value_t* v = lazyt_value(p_, i);
-      LAZYT_CHECK(v->rank <= kMaxRank, "value {}: rank {}", i, v->rank);
+      LAZYT_CHECK(v->rank <= base::kMaxRank, "value {}: rank {}", i, v->rank);
       LAZYT_CHECK(in_ints(v->dims, v->rank), "value {}: dims outside the ints", i);
       LAZYT_CHECK(v->strides == kNone || in_ints(v->strides, v->rank), "value {}: strides outside the ints",
                   i);

@@ -712,6 +712,7 @@ pub const LAZYT_OP_LAZYT_UNIFORM: lazyt_op_t = 370;
 pub const LAZYT_OP_LAZYT_NORMAL: lazyt_op_t = 371;
 pub const LAZYT_OP_LAZYT_BERNOULLI: lazyt_op_t = 372;
 pub const LAZYT_OP_LAZYT_RANDINT: lazyt_op_t = 373;
+pub const LAZYT_OP_INT_MM: lazyt_op_t = 374;
 pub type lazyt_op_t = u32;
 
 // lazyt/plugin.h

@@ -33,13 +33,13 @@ def extent(t: torch.Tensor) -> tuple[int, int]:
     return t.storage_offset() * t.element_size(), (t.storage_offset() + last + 1) * t.element_size()
 
 
-def overlaps(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether they share memory and are not the same elements."""
+def overlaps(a: torch.Tensor, b: torch.Tensor, by_element: bool) -> bool:
+    """Whether they share memory and are not the same elements, of an operator that goes by element."""
     if a.untyped_storage()._cdata != b.untyped_storage()._cdata or not a.numel() or not b.numel():
         return False
     (a0, a1), (b0, b1) = extent(a), extent(b)
     same = (a.shape, a.stride(), a0, a.dtype) == (b.shape, b.stride(), b0, b.dtype)
-    return not same and a0 < b1 and b0 < a1
+    return not (same and by_element) and a0 < b1 and b0 < a1
 
 
 class Watch(TorchDispatchMode):
@@ -52,8 +52,10 @@ class Watch(TorchDispatchMode):
         written, read = self.operands(func, args, kwargs)
         shapes = [w.shape for w in written]
 
+        by_element = torch.Tag.pointwise in func.tags or not any(a.is_out for a in func._schema.arguments)
+
         def reads_what_it_writes() -> bool:
-            return any(overlaps(w, r) for w in written for r in read)
+            return any(overlaps(w, r, by_element) for w in written for r in read)
 
         # Deprecated by a warning: what comes of it is the order of its sums.
         expanded = any(torch._debug_has_internal_overlap(w) == 1 for w in written)
@@ -449,7 +451,7 @@ class Maker:
             a, b = self.at(m[1]), self.at(m[2])  # eager fills with a 0-dim CPU tensor: another history than a copy's
             if isinstance(b, torch.Tensor) and b.dim() == 0 and (a.requires_grad or b.requires_grad):
                 return False
-        if (m := re.match(r"(\w+)\.requires_grad_\(\)", plain_text)) and self.views_a_product(m[1]):
+        if (m := re.match(r"(\w+)\.(requires_grad_|detach_)\(\)", plain_text)) and self.views_a_product(m[1]):
             return False
         sizes = self.storages() if "set_(" in text or "resize" in text else {}
         try:

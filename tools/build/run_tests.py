@@ -240,13 +240,16 @@ class Runner:
     def extras(self) -> list[Suite]:
         bare = ["-Dtorch=disabled", "-Dts=disabled", "-Dtools=disabled", "-Dbench=disabled"]
         core = [*bare, "-Donednn=disabled", "-Dcuda=disabled"]
+        # Checks multiply what the compiler reads: optimized further, or with more than line numbers for debuggers,
+        # these builds take far longer than their tests.
+        light = ["-Doptimization=g", "-Dc_args=-g1", "-Dcpp_args=-g1"]
         suites = [
             self.meson_suite(
-                "asan", ["--no-suite", "slow"], 1500, 300, ["-Db_sanitize=address,undefined", *bare]
+                "asan", ["--no-suite", "slow"], 1500, 300, ["-Db_sanitize=address,undefined", *light, *bare]
             ),
             # The thread sanitizer needs a fixed address layout on kernels with much address randomness.
             self.meson_suite(
-                "tsan", ["--suite", "threads"], 900, 200, ["-Db_sanitize=thread", *core], fixed_addresses()
+                "tsan", ["--suite", "threads"], 900, 200, ["-Db_sanitize=thread", *light, *core], fixed_addresses()
             ),
             self.meson_suite("native-slow", ["--suite", "slow"], 900, 60),
             self.fuzz(core),

@@ -53,12 +53,23 @@ def mixed(device: str):
     return eight
 
 
-def optimizer_step(name: str, foreach: bool | None, parameters: int = 20) -> Setup:
+def optimizer_step(name: str, foreach: bool | None = None, launch: bool = False, parameters: int = 20) -> Setup:
+    """`launch`: with what lazyt does at a step's end, which "launch of a step" measures by itself."""
+    hooks = torch.optim.optimizer._global_optimizer_post_hooks
+
     def setup(device: str):
         ps = [torch.ones(4, 4, device=device, requires_grad=True) for _ in range(parameters)]
         for p in ps:
             p.grad = torch.ones(4, 4, device=device)
-        return getattr(torch.optim, name)(ps, lr=0.01, foreach=foreach).step
+        step = getattr(torch.optim, name)(ps, lr=0.01, foreach=foreach).step
+
+        def recorded():
+            kept = dict(hooks)
+            hooks.clear()
+            step()
+            hooks.update(kept)
+
+        return step if launch else recorded
 
     return setup
 
@@ -77,8 +88,10 @@ CASES: dict[str, tuple[Setup, int]] = {
     "view of a view of a view ...": (view_chain, 1),
     "eight mixed ops": (mixed, 8),
     # As written by users: eager CPU then takes parameter by parameter, lazyt lists of them.
-    "one parameter of SGD": (optimizer_step("SGD", None), 20),
-    "one parameter of Adam": (optimizer_step("Adam", None), 20),
+    "one parameter of SGD": (optimizer_step("SGD"), 20),
+    "one parameter of Adam": (optimizer_step("Adam"), 20),
+    "one parameter of SGD, and launch": (optimizer_step("SGD", launch=True), 20),
+    "one parameter of Adam, and launch": (optimizer_step("Adam", launch=True), 20),
     "one parameter of SGD, by itself": (optimizer_step("SGD", False), 20),
     "one parameter of Adam, by itself": (optimizer_step("Adam", False), 20),
 }

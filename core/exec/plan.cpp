@@ -64,6 +64,8 @@ std::string describe_step(const Plan& plan, uint32_t s) {
     text += fmt::format(", {}:{}", node.source->file, node.source->line);
     break;
   }
+  // A plugin runs them as one: which of them it was is not known.
+  if (nodes.size() > 1 && step.executable) text += "; LAZYT_EAGER=1 runs each by itself and raises its error at its line";
   return text;
 }
 

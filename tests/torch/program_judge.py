@@ -42,10 +42,11 @@ LINEAR = {"AddmmBackward0", "MmBackward0", "ViewBackward0", "UnsafeViewBackward0
 
 
 def is_of_linear(eager: str, lazy: str, statements: list[str]) -> bool:
-    if lazy == "LinearBackward0":
-        return eager in LINEAR
-    # A view of what eager's linear gives was written; that is a view itself.
-    return (eager, lazy) == ("AsStridedBackward0", "CopySlices") and any("functional.linear(" in s for s in statements)
+    if lazy == "LinearBackward0" and eager in LINEAR:
+        return True
+    # What eager's linear gives, or a view of it, was written; that is a view itself.
+    written = eager == "AsStridedBackward0" and lazy in ("LinearBackward0", "CopySlices")
+    return written and any("functional.linear(" in s for s in statements)
 
 
 def describe(t: torch.Tensor) -> dict:

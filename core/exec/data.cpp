@@ -53,35 +53,49 @@ base::Status Data::move_to(const base::Ref<loader::Device>& device) {
   return {};
 }
 
-void Data::poison(base::Status error) {
+void Data::poison(base::Status error, base::Ref<Failure> failure, const base::Ref<Data>& before) {
+  auto poisoned = std::make_unique<Poisoned>();
+  poisoned->failure = std::move(failure);
+  if (before) {  // in a loop that goes on, thousands of launches fail: all of them left what the first found
+    const auto lock = before->look();
+    if (before->filled_) poisoned->before = before->error_.ok() ? before : before->poisoned_ ? before->poisoned_->before : nullptr;
+  }
   {
     std::lock_guard lock(mutex_);
     if (filled_) return;
     error_ = std::move(error);
+    poisoned_ = std::move(poisoned);
     filled_ = true;
   }
   filled_cv_.notify_all();
 }
 
+// The lock under which to look at what is filled.
+std::unique_lock<std::mutex> Data::look() const {
+  std::unique_lock lock(mutex_);
+  if (poisoned_ && poisoned_->before && poisoned_->failure && poisoned_->failure->told) {
+    share(poisoned_->before);
+    poisoned_ = nullptr;
+  }
+  return lock;
+}
+
+// REQUIRES: mutex_ is held; source is older, so that locks are taken in one order.
+void Data::share(const base::Ref<Data>& source) const {
+  const auto lock = source->look();
+  alias_of_ = source->alias_of_ ? source->alias_of_ : source;
+  filling_ = source->filling_;
+  error_ = source->error_;
+}
+
 void Data::alias(const base::Ref<Data>& source) { alias(source, nullptr); }
 
 void Data::alias(const base::Ref<Data>& source, base::Ref<loader::Buffer> buffer) {
-  base::Ref<Data> root = source;
-  Filling filling;
-  base::Status error;
-  {
-    std::lock_guard lock(source->mutex_);
-    if (source->alias_of_) root = source->alias_of_;
-    filling = source->filling_;
-    error = source->error_;
-  }
-  if (buffer) filling = {std::move(buffer), nullptr, false, nullptr};
   {
     std::lock_guard lock(mutex_);
     if (filled_) return;
-    filling_ = std::move(filling);
-    error_ = std::move(error);
-    alias_of_ = std::move(root);
+    share(source);
+    if (buffer) filling_ = {std::move(buffer), nullptr, false, nullptr};
     filled_ = true;
   }
   filled_cv_.notify_all();
@@ -91,7 +105,7 @@ base::Status Data::wait() const {
   base::Ref<loader::Event> event;
   std::shared_ptr<const base::Note> origin;
   {
-    std::unique_lock lock(mutex_);
+    auto lock = look();
     filled_cv_.wait(lock, [this] { return filled_; });
     if (!error_.ok()) return error_;
     event = filling_.event;
@@ -119,28 +133,33 @@ bool Data::filled() const {
 }
 
 Data::State Data::state() const {
-  std::lock_guard lock(mutex_);
+  const auto lock = look();
   return {filled_, filling_.opaque, static_cast<bool>(alias_of_), error_, filling_.buffer, filling_.event};
 }
 
 base::Ref<loader::Buffer> Data::buffer() const {
-  std::lock_guard lock(mutex_);
+  const auto lock = look();
   return filling_.buffer;
 }
 
 base::Ref<loader::Event> Data::event() const {
-  std::lock_guard lock(mutex_);
+  const auto lock = look();
   return filling_.event;
 }
 
 base::Status Data::error() const {
-  std::lock_guard lock(mutex_);
+  const auto lock = look();
   return error_;
 }
 
 bool Data::opaque() const {
-  std::lock_guard lock(mutex_);
+  const auto lock = look();
   return filling_.opaque;
+}
+
+base::Ref<Failure> Data::failure() const {
+  const auto lock = look();
+  return poisoned_ && poisoned_->failure && !poisoned_->failure->told ? poisoned_->failure : nullptr;
 }
 
 base::Status Data::read(void* dst) const { return read(0, dst, size_bytes); }

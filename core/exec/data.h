@@ -2,9 +2,11 @@
 //
 // Made empty by whoever launches the work that will fill it, filled once by the executor (fulfil,
 // alias or poison; the first wins), read by later work and by waits. What is filled never changes but
-// by donation, and donation happens only when a launch holds the last reference, so nobody can see it.
+// by donation, and donation happens only when a launch holds the last reference, so nobody can see it;
+// and what is poisoned may get the bytes from before the launch that failed, once its error was told.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -16,6 +18,12 @@
 #include "loader/handles.h"
 
 namespace lazyt::exec {
+
+// What all that a failed launch was to fill has in common. Once somebody was told (the error was raised), what the
+// launch was to write in place is as it was before: a program that catches the error can go on.
+struct Failure : base::RefCounted {
+  std::atomic<bool> told{false};
+};
 
 class Data : public base::RefCounted {
  public:
@@ -39,7 +47,8 @@ class Data : public base::RefCounted {
   // [executor] event may be null when the bytes are there already.
   void fulfil(base::Ref<loader::Buffer> buffer, base::Ref<loader::Event> event);
   void fulfil(Filling filling);
-  void poison(base::Status error);
+  // before: what the storage held, null if that is lost or this is no storage that was written in place.
+  void poison(base::Status error, base::Ref<Failure> failure = nullptr, const base::Ref<Data>& before = nullptr);
   // [executor] Shares the buffer of source, which must be filled. While both live neither is donated:
   // this one holds a reference to source.
   void alias(const base::Ref<Data>& source);
@@ -63,6 +72,8 @@ class Data : public base::RefCounted {
   base::Ref<loader::Event> event() const;  // null once it is known to be ready without an error
   base::Status error() const;
   bool opaque() const;
+  // Of what is poisoned: null if its error was told already, or if it came from its event.
+  base::Ref<Failure> failure() const;
 
   // wait(), then copies all bytes to dst (size_bytes of them).
   // keep: owns dst, should the plugin hang while it writes there.
@@ -89,7 +100,14 @@ class Data : public base::RefCounted {
   // resource, and a parameter may live for the whole process.
   mutable Filling filling_;
   mutable base::Status error_;
-  base::Ref<Data> alias_of_;  // never itself an alias, so that chains stay short
+  mutable base::Ref<Data> alias_of_;  // never itself an alias, so that chains stay short
+  struct Poisoned {
+    base::Ref<Failure> failure;
+    base::Ref<Data> before;  // never itself poisoned
+  };
+  mutable std::unique_ptr<Poisoned> poisoned_;
+  std::unique_lock<std::mutex> look() const;
+  void share(const base::Ref<Data>& source) const;
   std::vector<base::Ref<loader::Event>> readers_;
 };
 

@@ -87,6 +87,9 @@ class Launch {
     return {};
   }
 
+  // Of an input that was poisoned.
+  const Ref<Failure>& cause() const { return cause_; }
+
  private:
   std::string label() const { return number_ == 0 ? plan_.name : fmt::format("launch {}, {}", number_, plan_.name); }
 
@@ -142,7 +145,10 @@ class Launch {
         status = data->wait();  // for another device's executor to fill it; or for nothing
         state = data->state();
       }
-      if (!status.ok()) return passed_on(status) ? status : status.with_note(label(), fmt::format("input {} {}", i, kHasThisError));
+      if (!status.ok()) {
+        cause_ = data->failure();
+        return passed_on(status) ? status : status.with_note(label(), fmt::format("input {} {}", i, kHasThisError));
+      }
       if (state.buffer->device != plan_.device) {  // made before the backend was changed
         LAZYT_RETURN_IF_ERROR(data->move_to(plan_.device));
         state = data->state();
@@ -277,7 +283,15 @@ class Launch {
       LAZYT_RETURN_IF_ERROR(event->wait());
       return Ref<Event>();
     };
-    LAZYT_ASSIGN_OR_RETURN(Ref<Event> event, with_room(*plan_.device, execute));
+    auto started = with_room(*plan_.device, execute);
+    if (!started.ok()) {
+      // What was donated may have been overwritten.
+      if (started.status().code() != LAZYT_CODE_RESOURCE_EXHAUSTED)
+        for (size_t i = 0; i < step.inputs.size(); i++)
+          if (donated[i]) inputs_[step.inputs[i].index].data = nullptr;
+      return started.status();
+    }
+    const Ref<Event> event = std::move(started).value();
     std::shared_ptr<const base::Note> origin;
     if (event) {
       origin = std::make_shared<const base::Note>(base::Note{label(), describe_step(plan_, s)});
@@ -432,22 +446,38 @@ class Launch {
   std::vector<uint32_t> input_last_use_;  // a step, kAtEnd or kNever
   std::vector<Data::State> states_;       // of the inputs that are read
   std::vector<std::vector<Slot>> slots_;  // by step and output
+  Ref<Failure> cause_;
 };
 
 }  // namespace
 
-void Plan::launch(std::vector<Binding> inputs, std::span<const Ref<Data>> outputs, uint64_t number) const {
+void Plan::launch(std::vector<Binding> inputs, std::span<const Ref<Data>> outputs, uint64_t number,
+                  std::span<const uint32_t> rewrites) const {
   InFlight::get().sweep();
   Status status;
+  Ref<Failure> cause;
   try {
-    status = Launch(*this, inputs, outputs, number).run();
+    Launch launch(*this, inputs, outputs, number);
+    status = launch.run();
+    cause = launch.cause();
   } catch (const std::bad_alloc&) {
     status = {LAZYT_CODE_RESOURCE_EXHAUSTED, "out of host memory while launching " + name};
+    inputs.clear();  // it is not known what was consumed
   } catch (const std::exception& e) {
     status = base::internal(fmt::format("launching {}: {}", name, e.what()));
+    inputs.clear();
   }
-  if (status.ok()) return;
-  for (const auto& output : outputs) output->poison(status);
+  if (!status.ok()) fail(status, inputs, outputs, rewrites, std::move(cause));
+}
+
+void fail(const Status& error, std::span<const Binding> inputs, std::span<const Ref<Data>> outputs,
+          std::span<const uint32_t> rewrites, Ref<Failure> cause) {
+  if (!cause) cause = base::make_ref<Failure>();
+  for (size_t o = 0; o < outputs.size(); o++) {
+    const uint32_t input = o < rewrites.size() ? rewrites[o] : ir::kNone;
+    const bool left = input < inputs.size() && !inputs[input].part;
+    outputs[o]->poison(error, cause, left ? inputs[input].data : nullptr);
+  }
 }
 
 }  // namespace lazyt::exec

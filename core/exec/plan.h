@@ -46,8 +46,16 @@ class Plan : public base::RefCounted {
   // Runs all steps and fills every output, with an error too: a launch whose start fails poisons
   // all of its outputs and no others. Takes the bindings over: an input whose last reference they are
   // is donated where the program allows. Blocks only for host islands, and for inputs that another
-  // device's executor fills. number: of the launch, for messages; 0 = not known. Called on the executor thread.
-  void launch(std::vector<Binding> inputs, std::span<const base::Ref<Data>> outputs, uint64_t number = 0) const;
+  // device's executor fills. number: of the launch, for messages; 0 = not known.
+  // rewrites: for each output the input whose storage it is the next content of, or ir::kNone; empty: all none.
+  // Called on the executor thread.
+  void launch(std::vector<Binding> inputs, std::span<const base::Ref<Data>> outputs, uint64_t number = 0,
+              std::span<const uint32_t> rewrites = {}) const;
 };
+
+// Fails a launch of which nothing ran but what took its inputs from the bindings.
+// cause: of the poisoned input that failed it; null: a failure of its own.
+void fail(const base::Status& error, std::span<const Binding> inputs, std::span<const base::Ref<Data>> outputs,
+          std::span<const uint32_t> rewrites, base::Ref<Failure> cause = nullptr);
 
 }  // namespace lazyt::exec

@@ -38,7 +38,7 @@ std::pair<int32_t, int32_t> dlpack_device(uint32_t index) {
 DLManagedTensorVersioned* to_dlpack(const at::Tensor& t) {
   const base::Ref<exec::Data> data = data_of(t);
   if (!data || t.numel() == 0 || t.is_conj() || t.is_neg()) return nullptr;
-  check(data->wait());
+  check(data->wait(), state_of(t), data);
   if (data->opaque()) return nullptr;
   auto bytes = data->buffer()->export_dlpack();
   if (!bytes.ok() && unsupported(bytes.status())) return nullptr;

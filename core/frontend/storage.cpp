@@ -268,6 +268,12 @@ at::Tensor make_result(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::Sca
   return tensor;
 }
 
+void check(const base::Status& status, const trace::Storage& state, const base::Ref<exec::Data>& data) {
+  if (C10_LIKELY(status.ok())) return;
+  session_of(state).tell(*data);
+  raise(status);
+}
+
 base::Ref<exec::Data> data_of(const at::Tensor& t) {
   trace::Storage& state = state_of(t);
   return check(session_of(state).materialize(state));
@@ -294,7 +300,7 @@ void resize_storage(c10::StorageImpl& storage, size_t size) {
   }();
   if (data && size > 0) {
     auto bytes = std::make_shared<std::vector<uint8_t>>(size, 0);
-    check(data->read(0, bytes->data(), std::min<uint64_t>(size, data->size_bytes), bytes));
+    check(data->read(0, bytes->data(), std::min<uint64_t>(size, data->size_bytes), bytes), old, data);
     upload(*static_cast<trace::Storage*>(fresh.get_context()),
            base::Meta::contiguous(LAZYT_DTYPE_UINT8, {static_cast<int64_t>(size)}), bytes->data(), size, bytes);
   }
@@ -308,8 +314,9 @@ c10::Storage download_storage(const c10::StorageImpl& storage) {
   c10::Storage host(c10::Storage::use_byte_size_t(), storage.nbytes(), c10::GetCPUAllocator(), /*resizable=*/true);
   if (storage.nbytes() == 0) return host;
   std::memset(host.mutable_data(), 0, storage.nbytes());
-  if (data) check(data->read(0, host.mutable_data(), std::min<uint64_t>(storage.nbytes(), data->size_bytes),
-                              std::make_shared<c10::Storage>(host)));
+  if (data)
+    check(data->read(0, host.mutable_data(), std::min<uint64_t>(storage.nbytes(), data->size_bytes), std::make_shared<c10::Storage>(host)),
+          state, data);
   return host;
 }
 
@@ -322,11 +329,11 @@ at::Tensor download(const at::Tensor& t) {
   const uint64_t span = meta.span_bytes(), start = t.storage_offset() * t.itemsize();
   at::Tensor bytes = at::empty_strided({static_cast<int64_t>(span / t.itemsize())}, {1}, options);
   if (span == 0) {
-    if (data) check(data->wait());  // what made it may have failed
+    if (data) check(data->wait(), state, data);  // what made it may have failed
   } else {
     TORCH_CHECK(start + span <= state.size_bytes, "lazyt: the tensor reaches outside its storage");
     if (data)
-      check(data->read(start, bytes.mutable_data_ptr(), span, std::make_shared<at::Tensor>(bytes)));
+      check(data->read(start, bytes.mutable_data_ptr(), span, std::make_shared<at::Tensor>(bytes)), state, data);
     else
       std::memset(bytes.mutable_data_ptr(), 0, span);
   }

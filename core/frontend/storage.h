@@ -44,6 +44,10 @@ void count_created(uint32_t tensors);
 
 inline trace::Session& session_of(const trace::Storage& s) { return trace::Session::get(s.device); }
 
+// Raises the error of data, the storage's, which was waited for; from then on what the launch that failed was to write
+// in place is as before it. May block.
+void check(const base::Status& status, const trace::Storage& state, const base::Ref<exec::Data>& data);
+
 // The storage's bytes: cuts the trace if they are pending in it. Null if never written. May block.
 base::Ref<exec::Data> data_of(const at::Tensor& t);
 

@@ -176,7 +176,7 @@ void wait_for_results(const TorchOp& op, const trace::Call& call, const torch::j
   for (const at::Tensor& t : results)
     if (is_lazy(t)) storages.push_back(&state_of(t));
   for (trace::Storage* s : storages)
-    if (auto data = check(session_of(*s).materialize(*s))) check(data->wait());
+    if (auto data = check(session_of(*s).materialize(*s))) check(data->wait(), *s, data);
 }
 
 // Operands on several devices: eager's error, or, where eager goes through a list one by one, its kernel that does so.

@@ -321,7 +321,7 @@ void Session::run(Launch& launch, const base::Ref<loader::Device>& device) {
     if (!plan.ok()) {
       base::Status error = plan.status().with_note(
           "compile", fmt::format("launch {} ({}): {}", launch.step, flush_reason_name(launch.reason), describe(*launch.tape)));
-      for (auto& out : launch.outputs) out->poison(error);
+      exec::fail(error, launch.inputs, launch.outputs, launch.variant->rewrites);
       return;
     }
     launch.variant->plan = std::move(plan).value();
@@ -330,14 +330,17 @@ void Session::run(Launch& launch, const base::Ref<loader::Device>& device) {
   }
   Timer timer("ExecuteTime");
   exec::InFlight::get().limit(device.get(), queue_);
-  launch.variant->plan->launch(std::move(launch.inputs), launch.outputs, launch.step);
+  launch.variant->plan->launch(std::move(launch.inputs), launch.outputs, launch.step, launch.variant->rewrites);
   if (first && at_exit_) shut_down_at_exit();
 }
 
-base::Result<base::Ref<exec::Plan>> Session::plan_for(const Tape& tape, const Variant& variant,
+base::Result<base::Ref<exec::Plan>> Session::plan_for(const Tape& tape, Variant& variant,
                                                       const base::Ref<loader::Device>& device) {
   Timer timer("CompileTime");
   LAZYT_ASSIGN_OR_RETURN(ir::Graph graph, lower(tape, variant.outputs));
+  // Before passes let an output have any input's memory.
+  variant.rewrites.clear();
+  for (const ir::Output& out : graph.outputs) variant.rewrites.push_back(out.donor);
   LAZYT_RETURN_IF_ERROR(optimise(graph));
   auto program = ir::Program::from_graph(graph);
   if (auto plan = programs_.find(*program, tape.flags); plan && plan->device == device) {
@@ -390,6 +393,13 @@ base::Status Session::wait(Recorder* recorder) {
   for (Recorder* r : left) LAZYT_RETURN_IF_ERROR(flush(*r, FlushReason::kValueNeeded));
   drain();
   return {};
+}
+
+void Session::tell(const exec::Data& data) {
+  const base::Ref<exec::Failure> failure = data.failure();
+  if (!failure) return;
+  drain();
+  failure->told = true;
 }
 
 base::Result<base::Ref<Moment>> Session::moment(Recorder* recorder) {

@@ -83,6 +83,9 @@ class Session {
   // Cuts the caller's trace (null: it has none). The moment is reached when the device has done all that was cut, also
   // where it failed. Blocks as flush does.
   base::Result<base::Ref<Moment>> moment(Recorder* recorder);
+  // The error of poisoned data is about to be raised. What was handed to the executor before fails by it, too; what is
+  // launched later finds the storages that the failed launch was to write as they were before it (exec::Failure).
+  void tell(const exec::Data& data);
   // Cuts the trace in which the storage's bytes are pending, if any; returns its data, null if never written.
   base::Result<base::Ref<exec::Data>> materialize(Storage& storage);
 
@@ -120,7 +123,7 @@ class Session {
   base::Ref<loader::Device> device_in_use();  // null before the first use; may be lost
   void drain();                               // waits for what was submitted
   void run(Launch& launch, const base::Ref<loader::Device>& device);
-  base::Result<base::Ref<exec::Plan>> plan_for(const Tape& tape, const Variant& variant,
+  base::Result<base::Ref<exec::Plan>> plan_for(const Tape& tape, Variant& variant,
                                                const base::Ref<loader::Device>& device);
   loader::Worker& executor();
 

@@ -52,6 +52,7 @@ struct Variant : base::RefCounted {
   std::vector<uint32_t> outputs;  // slots, ascending
   std::vector<std::shared_ptr<const base::Meta>> metas;  // of the outputs, shared with their data
   base::Ref<exec::Plan> plan;     // executor thread only
+  std::vector<uint32_t> rewrites; // executor thread only: for each output the input whose storage it goes into, or ir::kNone
 };
 
 struct Tape : base::RefCounted {

@@ -54,6 +54,60 @@ def test_an_error_poisons_its_step_only_and_names_step_operator_and_line(on_faul
         assert part in error, error
 
 
+# A loop as people write it: who catches the error goes on with the model, its momentum and its counters as they were.
+TRAINING = """
+    import torch, lazyt
+    def train(device, skipped):
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 1)).to(device)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        data = torch.arange(48.0).sin().reshape(6, 8, 1).expand(6, 8, 4).contiguous()
+        seen = torch.zeros((), device=device)
+        caught = []
+        for i, x in enumerate(data):
+            if i in skipped: continue
+            loss = model(x.to(device)).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            seen += 1
+            optimizer.step()
+            if READS:
+                try:
+                    loss.item()
+                except torch.OutOfMemoryError as e:
+                    caught.append(i)
+        while True:  # the first look raises what nobody looked at before
+            try:
+                return [p.tolist() for p in [*model.parameters(), *model.buffers(), seen]], caught
+            except torch.OutOfMemoryError:
+                caught.append("end")
+"""
+
+
+@pytest.mark.parametrize("function, call", [("executable.execute", 3), ("buffer.alloc", 25)])
+@pytest.mark.parametrize("sync", ["0", "1"])
+def test_a_step_without_memory_leaves_the_model_as_it_was(on_fault, function, call, sync):
+    at = ",".join(f"{function}:{c}:fail:RESOURCE_EXHAUSTED" for c in (call, call + 1))  # the host tries twice
+    program = TRAINING.replace("READS", "True") + """
+    values, caught = train("lazyt", ())
+    print("CAUGHT", len(caught))
+    expected, _ = train("lazyt", caught)
+    print("SAME", values == expected)
+"""
+    out = on_fault(program, at, LAZYT_FAULT_SYNC=sync)
+    assert "CAUGHT 1" in out and "SAME True" in out
+
+
+def test_steps_that_nobody_looked_at_end_where_the_first_failed(on_fault):
+    program = TRAINING.replace("READS", "False") + """
+    values, caught = train("lazyt", ())
+    expected, _ = train("lazyt", range(2, 6))
+    print("CAUGHT", caught, "SAME", values == expected)
+"""
+    out = on_fault(program, "executable.execute:3:fail:RESOURCE_EXHAUSTED,executable.execute:4:fail:RESOURCE_EXHAUSTED")
+    assert "CAUGHT ['end'] SAME True" in out
+
+
 def test_an_error_inside_a_host_island_names_its_operator_and_line(run_python):
     out = run_python(
         """

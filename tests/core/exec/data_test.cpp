@@ -87,6 +87,25 @@ TEST_F(DataTest, PoisonReachesEveryReader) {
   EXPECT_EQ(data->wait().message(), "the device is lost");
 }
 
+TEST_F(DataTest, WhatAFailedLaunchWasToWriteIsAsBeforeOnceItsErrorWasTold) {
+  const auto before = make_ref<Data>(kMeta, 8, buffer(1, 2));
+  const auto failure = make_ref<Failure>();
+  auto written = empty(), made = empty(), later = empty();
+  written->poison(base::internal("out of luck"), failure, before);
+  made->poison(base::internal("out of luck"), failure);
+  later->poison(base::internal("out of luck"), written->failure(), written);  // by a launch that read what was poisoned
+  for (const auto& data : {written, made, later}) EXPECT_EQ(data->wait().message(), "out of luck");
+  failure->told = true;
+  for (const auto& data : {written, later}) {
+    float values[2] = {};
+    ASSERT_TRUE(data->read(values).ok());
+    EXPECT_EQ(values[0], 1);
+    EXPECT_FALSE(data->may_donate(data->state()));  // before has the same bytes
+  }
+  EXPECT_EQ(made->wait().message(), "out of luck");
+  EXPECT_FALSE(made->failure());  // it was told: what fails by it from now on is another failure
+}
+
 TEST_F(DataTest, TheFirstFillingWins) {
   auto data = empty();
   data->fulfil(buffer(1, 2), nullptr);

@@ -354,6 +354,51 @@ TEST_F(PlanTest, OutOfMemorySaysHowMuchWasAsked) {
   EXPECT_EQ(read(launch(p, bind_all(a, b))), (Floats{4, 6}));
 }
 
+TEST_F(PlanTest, WithoutMemoryNothingIsLost) {
+  const auto p = plan(kSum);
+  const uint32_t rewrites[] = {0};
+  for (const bool fails_in_execute : {false, true}) {
+    const Ref<Data> outputs[] = {empty()};
+    auto inputs = bind_all(data(1, 2), data(3, 4));
+    const auto held = fails_in_execute ? nullptr : inputs[0].data;  // not donated: the output wants memory of its own
+    if (fails_in_execute) plugin->fail_execute = LAZYT_CODE_RESOURCE_EXHAUSTED;
+    else plugin->memory_limit = 20;
+    p->launch(std::move(inputs), outputs, 0, rewrites);
+    plugin->fail_execute = LAZYT_CODE_OK, plugin->memory_limit = UINT64_MAX;
+    EXPECT_EQ(outputs[0]->wait().code(), LAZYT_CODE_RESOURCE_EXHAUSTED);
+    ASSERT_TRUE(outputs[0]->failure());
+    outputs[0]->failure()->told = true;
+    EXPECT_EQ(read(outputs[0]), (Floats{1, 2}));
+  }
+}
+
+TEST_F(PlanTest, WhatAFailedExecuteMayHaveOverwrittenIsLost) {
+  const Ref<Data> outputs[] = {empty()};
+  const uint32_t rewrites[] = {0};
+  plugin->fail_execute = LAZYT_CODE_INTERNAL;
+  plan(kSum)->launch(bind_all(data(1, 2), data(3, 4)), outputs, 0, rewrites);
+  ASSERT_TRUE(outputs[0]->failure());
+  outputs[0]->failure()->told = true;
+  EXPECT_EQ(outputs[0]->wait().code(), LAZYT_CODE_INTERNAL);
+}
+
+TEST_F(PlanTest, LaunchesThatReadWhatFailedLeaveWhatItLeft) {
+  const auto p = plan(kSum);
+  const uint32_t rewrites[] = {0};
+  Ref<Data> value = data(1, 2), first;
+  plugin->fail_execute = LAZYT_CODE_RESOURCE_EXHAUSTED;
+  for (int i = 0; i < 3; i++) {
+    const Ref<Data> outputs[] = {empty()};
+    p->launch(bind_all(value, data(3, 4)), outputs, 0, rewrites);
+    value = outputs[0];
+    if (!first) first = value;
+    plugin->fail_execute = LAZYT_CODE_OK;
+  }
+  EXPECT_EQ(value->wait().code(), LAZYT_CODE_RESOURCE_EXHAUSTED);
+  first->failure()->told = true;
+  EXPECT_EQ(read(value), (Floats{1, 2}));
+}
+
 TEST_F(PlanTest, AnInputOfAnotherDeviceIsMovedThere) {
   const auto other = plugin.open(1);
   const float values[] = {1, 2};

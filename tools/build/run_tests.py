@@ -240,9 +240,7 @@ class Runner:
     def extras(self) -> list[Suite]:
         bare = ["-Dtorch=disabled", "-Dts=disabled", "-Dtools=disabled", "-Dbench=disabled"]
         core = [*bare, "-Donednn=disabled", "-Dcuda=disabled"]
-        # Checks multiply what the compiler reads: optimized further, or with more than line numbers for debuggers,
-        # these builds take far longer than their tests.
-        light = ["-Doptimization=g", "-Dc_args=-g1", "-Dcpp_args=-g1"]
+        light = ["-Doptimization=g"]  # optimized further, sanitized builds take far longer than their tests
         suites = [
             self.meson_suite(
                 "asan", ["--no-suite", "slow"], 1500, 300, ["-Db_sanitize=address,undefined", *light, *bare]
@@ -285,7 +283,7 @@ class Runner:
             deadline = time.monotonic() + seconds
             build = self.build.with_name(f"{self.build.name}-{name}")
             without = [f"-D{part}=disabled" for part in ("tests", "tools", "bench", "onednn", "cuda")]
-            options = [f"-Db_sanitize={sanitizer}", "-Db_lundef=false", "-Doptimization=1", *without]
+            options = [f"-Db_sanitize={sanitizer}", "-Db_lundef=false", "-Doptimization=g", *without]
             if broken := self.compile(build, options, deadline):
                 result.fail(f"{name} build: {broken}")
                 return None

@@ -3,7 +3,8 @@
 Left out is what eager leaves open: operands that overlap what is written, memory that nobody wrote, a bool whose byte is neither
 0 nor 1, the median of an expanded tensor (eager's kernel reads past its end), index_put_ into one, what
 was written into one before an error about values, roundings that meet a limit of a dtype, integers
-that require grad (an oversight of eager's: a copy to the CPU loses it, x.cpu() is x there).
+that require grad (an oversight of eager's: a copy to the CPU loses it, x.cpu() is x there). And what linear gives for more than
+two dims, which in eager is a view of a product, as long as it is no copy (0008-eager-semantics.md).
 """
 
 from __future__ import annotations
@@ -352,7 +353,7 @@ class Maker:
                         f"{a}.take(I({self.seed()}, {t.numel()}, 3).to(D))", f"{a}.scatter(0, I({self.seed()}, {n}, *{a}.shape).to(D), {a})",
                         f"{a}.to(torch.{f}) @ R({self.seed()}, {t.shape[-1]}, dtype=torch.{f}).to(D)", f"{a}.tril() if {a}.dim() > 1 else {a}"]
         if t.dim() >= 2:
-            options += [f"{a}.to(torch.{f}) @ R({self.seed()}, {t.shape[-1]}, 3, dtype=torch.{f}).to(D)", f"torch.matmul({a}.mT.to(torch.{f}), {a}.to(torch.{f}))", f"torch.nn.functional.linear({a}.float(), R({self.seed()}, 2, {t.shape[-1]}).to(D), R({self.seed()}, 2).to(D))",
+            options += [f"{a}.to(torch.{f}) @ R({self.seed()}, {t.shape[-1]}, 3, dtype=torch.{f}).to(D)", f"torch.matmul({a}.mT.to(torch.{f}), {a}.to(torch.{f}))", f"torch.nn.functional.linear({a}.float(), R({self.seed()}, 2, {t.shape[-1]}).to(D), R({self.seed()}, 2).to(D)){'.clone()' if t.dim() > 2 else ''}",
                         f"torch.nn.functional.layer_norm({a}.float(), ({t.shape[-1]},))", f"torch.einsum('...ij,...kj->...ik', {a}, {a})"]
         if t.dim() == 2:
             options += [f"torch.diagonal_scatter({a}, torch.zeros_like({a}.diagonal()))", f"torch.addmm({a}, {a}, torch.eye({t.shape[1]}, device=D, dtype={t.dtype}))", f"{a}.mm({a}.t())"]
@@ -444,11 +445,6 @@ class Maker:
             return f"x{self.count} = {s}"
         return s
 
-    def views_a_product(self, name: str) -> bool:
-        """Eager's linear gives a view of another tensor for some operands, lazyt's never does: it matters once that is a leaf."""
-        made = any(s.startswith(f"{name} = torch.nn.functional.linear(") for s in self.statements)
-        return made and self.at(name)._is_view()
-
     # Growing the program.
 
     def take(self, text: str, failing: float = 0.1) -> bool:
@@ -458,8 +454,6 @@ class Maker:
             a, b = self.at(m[1]), self.at(m[2])  # eager fills with a 0-dim CPU tensor: another history than a copy's
             if isinstance(b, torch.Tensor) and b.dim() == 0 and (a.requires_grad or b.requires_grad):
                 return False
-        if (m := re.match(r"(\w+)\.(requires_grad_|detach_)\(\)", plain_text)) and self.views_a_product(m[1]):
-            return False
         sizes = self.storages() if "set_(" in text or "resize" in text else {}
         try:
             with Watch():

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <map>
 #include <memory>
+#include <optional>
 #include <sstream>
 
 #include "base/shape.h"
@@ -73,8 +74,80 @@ std::vector<OpCase> read_cases(const CorpusFile& file) {
   return out;
 }
 
+// A binary format of 16 bits (IEEE 754): sign, exponent, fraction.
+struct Half {
+  lazyt_dtype_t dtype;
+  const char* name;
+  int fraction;  // bits
+  int bias;
+  double epsilon() const { return std::ldexp(1, -fraction); }
+  double largest() const { return (2 - epsilon()) * std::ldexp(1, bias); }
+  double least_step() const { return std::ldexp(1, 1 - bias - fraction); }
+};
+constexpr Half kHalves[] = {{LAZYT_DTYPE_FLOAT16, "f16", 10, 15}, {LAZYT_DTYPE_BFLOAT16, "bf16", 7, 127}};
+
+const Half* half_of(lazyt_dtype_t dtype) {
+  for (const Half& h : kHalves)
+    if (h.dtype == dtype) return &h;
+  return nullptr;
+}
+
+double decode(const Half& h, uint16_t bits) {
+  const int exponent = (bits & 0x7fff) >> h.fraction, fraction = bits & ((1 << h.fraction) - 1);
+  double v = std::ldexp(exponent ? 1 << h.fraction | fraction : fraction, std::max(exponent, 1) - h.bias - h.fraction);
+  if (exponent == 0x7fff >> h.fraction) v = fraction ? NAN : INFINITY;
+  return bits & 0x8000 ? -v : v;
+}
+
+// The bits of v; false if the format does not hold it.
+bool encode(const Half& h, double v, uint16_t* bits) {
+  *bits = 0x7fff & ~((1 << h.fraction) - 1);  // infinity
+  if (std::isfinite(v)) {
+    const double steps = std::abs(v) / h.least_step();
+    const int exponent = steps < 1 << h.fraction ? 1 : std::ilogb(steps) - h.fraction + 1;
+    const double fraction = std::ldexp(steps, 1 - exponent);
+    if (fraction != std::floor(fraction) || std::abs(v) > h.largest()) return false;
+    *bits = static_cast<uint16_t>(((exponent - 1) << h.fraction) + static_cast<int>(fraction));
+  }
+  if (std::signbit(v)) *bits |= 0x8000;
+  return !std::isnan(v);
+}
+
+// PyTorch's CPU kernels keep statistics in f32 beside results of 16 bits, or add up in 16 bits; both is right.
+constexpr const char* kOfTheirOwn[] = {"attention_flash", "batch_norm", "rms_norm", "avg_pool", "grid_sampler", "embedding_backward", "log_softmax_large"};
+
+// The same with f32 as a format of 16 bits, if that holds all inputs and the program is one operator. Sums are of f32
+// there, too: what comes on top are roundings of half a unit, of the result and of three values on the way.
+std::optional<OpCase> at_16_bits(const OpCase& c, const Half& h) {
+  OpCase out = c;
+  size_t results = 0;
+  for (size_t at = 0; (at = c.text.find(" = ", at)) != std::string::npos; at++) results++;
+  const bool plain = c.text.find("f64") == std::string::npos && c.text.find("c64") == std::string::npos &&
+                     c.text.find("f16") == std::string::npos && c.text.find(" lazyt::") == std::string::npos;
+  for (const char* part : kOfTheirOwn)
+    if (c.name.find(part) != std::string::npos) return std::nullopt;
+  if (results != 1 || !plain || c.text.find(": f32[") > c.text.find(") {")) return std::nullopt;
+  for (const auto& values : c.inputs)
+    for (const double v : values)
+      if (uint16_t bits; !encode(h, v, &bits)) return std::nullopt;
+  for (Expected& e : out.outputs) {
+    for (const double v : e.values)
+      if (std::isfinite(v) && std::abs(v) > h.largest()) return std::nullopt;
+    e.relative += 2 * h.epsilon();
+    e.absolute += h.least_step();
+  }
+  for (size_t at = 0; (at = out.text.find("f32", at)) != std::string::npos;) out.text.replace(at, 3, h.name);
+  out.name += std::string("_in_") + h.name;
+  return out;
+}
+
 void store(uint8_t* at, lazyt_dtype_t dtype, double v) {
   auto put = [&](auto x) { std::memcpy(at, &x, sizeof x); };
+  if (const Half* h = half_of(dtype)) {
+    uint16_t bits;
+    if (!encode(*h, v, &bits)) ADD_FAILURE() << "error in the suite: " << h->name << " does not hold " << v;
+    return put(bits);
+  }
   switch (dtype) {
     case LAZYT_DTYPE_FLOAT32:
       return put(static_cast<float>(v));
@@ -99,6 +172,7 @@ double load(const uint8_t* at, lazyt_dtype_t dtype) {
     std::memcpy(&x, at, sizeof x);
     return static_cast<double>(x);
   };
+  if (const Half* h = half_of(dtype)) return decode(*h, static_cast<uint16_t>(get(uint16_t{})));
   switch (dtype) {
     case LAZYT_DTYPE_FLOAT32:
       return get(float{});
@@ -196,14 +270,19 @@ class OpTest : public Case {
 
 }  // namespace
 
+static void register_case(OpCase c) {
+  auto* kept = new OpCase(std::move(c));  // until the process ends
+  all_cases().push_back({"Ops." + kept->name, {kept->text.find(" lazyt::") != std::string::npos ? "PRG-7" : "PRG-9"}});
+  ::testing::RegisterTest("Ops", kept->name.c_str(), nullptr, nullptr, __FILE__, __LINE__,
+                          [kept]() -> Case* { return new OpTest(*kept); });
+}
+
 void register_op_cases() {
   for (const CorpusFile& file : kCorpus) {
-    for (OpCase& c : read_cases(file)) {
-      auto* kept = new OpCase(std::move(c));  // until the process ends
-      all_cases().push_back(
-          {"Ops." + kept->name, {kept->text.find(" lazyt::") != std::string::npos ? "PRG-7" : "PRG-9"}});
-      ::testing::RegisterTest("Ops", kept->name.c_str(), nullptr, nullptr, __FILE__, __LINE__,
-                              [kept]() -> Case* { return new OpTest(*kept); });
+    for (const OpCase& c : read_cases(file)) {
+      register_case(c);
+      for (const Half& h : kHalves)
+        if (auto half = at_16_bits(c, h)) register_case(std::move(*half));
     }
   }
 }

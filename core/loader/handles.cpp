@@ -112,10 +112,15 @@ base::Status Event::wait(std::optional<std::chrono::nanoseconds> timeout) const 
   const auto patience = limit.count() == 0 ? limit : std::chrono::nanoseconds(ns) + limit / 4;
   struct Nothing {
   } nothing;
-  base::Status status = call(*this->device, "event.wait", nothing,
-                             [t = device->table().event, h = handle, ns = forever ? LAZYT_WAIT_FOREVER : uint64_t(ns)](
-                                 Nothing&) { return t->wait(h, ns); },
-                             patience);
+  const auto ask = [&] {
+    return call(*this->device, "event.wait", nothing,
+                [t = device->table().event, h = handle, ns = forever ? LAZYT_WAIT_FOREVER : uint64_t(ns)](
+                    Nothing&) { return t->wait(h, ns); },
+                patience);
+  };
+  base::Status status = ask();
+  // The work, which is tried again where it lacked memory (EXE-6), or only the wait? An event's own error stays.
+  if (status.code() == LAZYT_CODE_RESOURCE_EXHAUSTED) status = ask();
   // The event's own status may be a DEADLINE_EXCEEDED, too: then it is ready.
   if (timeout || status.code() != LAZYT_CODE_DEADLINE_EXCEEDED || device->lost() || ask_ready().value_or(false)) return status;
   return device->lose("the work behind an event", limit);

@@ -19,8 +19,8 @@
 
 namespace lazyt::exec {
 
-// What all that a failed launch was to fill has in common. Once somebody was told (the error was raised), what the
-// launch was to write in place is as it was before: a program that catches the error can go on.
+// What all that a failed launch was to fill has in common. Once somebody was told (the error was raised), what a
+// launch without memory was to write in place is as it was before: a program that catches the error can go on.
 struct Failure : base::RefCounted {
   std::atomic<bool> told{false};
 };

@@ -473,8 +473,10 @@ void Plan::launch(std::vector<Binding> inputs, std::span<const Ref<Data>> output
 void fail(const Status& error, std::span<const Binding> inputs, std::span<const Ref<Data>> outputs,
           std::span<const uint32_t> rewrites, Ref<Failure> cause) {
   if (!cause) cause = base::make_ref<Failure>();
+  // What an error about values leaves is eager's to say: what stood before its operator was done. Not so a want of memory.
+  const bool leaves = error.code() == LAZYT_CODE_RESOURCE_EXHAUSTED;
   for (size_t o = 0; o < outputs.size(); o++) {
-    const uint32_t input = o < rewrites.size() ? rewrites[o] : ir::kNone;
+    const uint32_t input = leaves && o < rewrites.size() ? rewrites[o] : ir::kNone;
     const bool left = input < inputs.size() && !inputs[input].part;
     outputs[o]->poison(error, cause, left ? inputs[input].data : nullptr);
   }

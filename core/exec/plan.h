@@ -53,7 +53,8 @@ class Plan : public base::RefCounted {
               std::span<const uint32_t> rewrites = {}) const;
 };
 
-// Fails a launch of which nothing ran but what took its inputs from the bindings.
+// Fails a launch of which nothing ran but what took its inputs from the bindings. For want of memory, what it was to
+// write in place is left as it was.
 // cause: of the poisoned input that failed it; null: a failure of its own.
 void fail(const base::Status& error, std::span<const Binding> inputs, std::span<const base::Ref<Data>> outputs,
           std::span<const uint32_t> rewrites, base::Ref<Failure> cause = nullptr);

@@ -108,6 +108,26 @@ def test_steps_that_nobody_looked_at_end_where_the_first_failed(on_fault):
     assert "CAUGHT ['end'] SAME True" in out
 
 
+def test_what_an_error_about_values_interrupts_is_never_an_old_value(run_python):
+    out = run_python(
+        """
+        import torch, lazyt
+        x = torch.zeros(3).to("lazyt")
+        lazyt.mark_step()
+        x.add_(1)  # done in eager, as it stands before the error
+        bad = torch.gather(x, 0, torch.tensor([5]).to("lazyt"))
+        for t in (bad, x):
+            try:
+                print("VALUE", t.tolist())
+            except (RuntimeError, IndexError) as e:
+                print("ERROR", "out of bounds" in str(e))
+        """,
+        LAZYT_BACKEND="null",
+        LAZYT_NULL_REFUSE="aten::gather,aten::add.Tensor,aten::add",
+    )
+    assert out.splitlines()[-2:] == ["ERROR True", "ERROR True"], out
+
+
 def test_an_error_inside_a_host_island_names_its_operator_and_line(run_python):
     out = run_python(
         """

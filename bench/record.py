@@ -11,6 +11,7 @@ os.environ.setdefault("LAZYT_QUEUE", "1024")  # recording must not wait for laun
 import common  # noqa: E402
 import lazyt  # noqa: E402
 import torch  # noqa: E402
+from torch.optim.optimizer import _global_optimizer_post_hooks as HOOKS  # noqa: E402
 
 DEVICES = {"eager": "cpu", "upstream": "lazy", "lazyt": "lazyt"}
 Setup = Callable[[str], Callable[[], object]]
@@ -55,7 +56,6 @@ def mixed(device: str):
 
 def optimizer_step(name: str, foreach: bool | None = None, launch: bool = False, parameters: int = 20) -> Setup:
     """`launch`: with what lazyt does at a step's end, which "launch of a step" measures by itself."""
-    hooks = torch.optim.optimizer._global_optimizer_post_hooks
 
     def setup(device: str):
         ps = [torch.ones(4, 4, device=device, requires_grad=True) for _ in range(parameters)]
@@ -64,10 +64,10 @@ def optimizer_step(name: str, foreach: bool | None = None, launch: bool = False,
         step = getattr(torch.optim, name)(ps, lr=0.01, foreach=foreach).step
 
         def recorded():
-            kept = dict(hooks)
-            hooks.clear()
+            kept = dict(HOOKS)
+            HOOKS.clear()
             step()
-            hooks.update(kept)
+            HOOKS.update(kept)
 
         return step if launch else recorded
 

@@ -135,6 +135,9 @@ std::optional<OpCase> at_16_bits(const OpCase& c, const Half& h) {
       if (std::isfinite(v) && std::abs(v) > h.largest()) return std::nullopt;
     e.relative += 2 * h.epsilon();
     e.absolute += h.least_step();
+    // A mean of values that may cancel, by weights of 16 bits: half a unit of the largest value.
+    if (c.name.find("attention") != std::string::npos)
+      for (const double v : c.inputs.at(2)) e.absolute = std::max(e.absolute, h.epsilon() / 2 * std::abs(v));
   }
   for (size_t at = 0; (at = out.text.find("f32", at)) != std::string::npos;) out.text.replace(at, 3, h.name);
   out.name += std::string("_in_") + h.name;

@@ -1,8 +1,9 @@
 // Scaled dot product attention, forward and backward: tiles of scores that stay in the cache, softmax online (Dao et
-// al., FlashAttention, 2022). f16 and bf16 are computed as f32.
+// al., FlashAttention, 2022). f16 and bf16 are computed as f32; the forward products of bf16 by the CPU's tiles, if it has them.
 #include <cmath>
 #include <limits>
 
+#include "amx.h"
 #include "elements.h"
 #include "rows.h"
 
@@ -46,10 +47,9 @@ Refusal accept_flash_backward(const ProgramView& program, const lazyt_node_t& no
   return accept_attention(program, node, kFlashBackward);
 }
 
-// In the compute type, with a last dim of stride 1.
-Tensor as_operand(Builder& b, const lazyt_arg_t& arg) {
+// With a last dim of stride 1.
+Tensor as_operand(Builder& b, const lazyt_arg_t& arg, lazyt_dtype_t dtype) {
   const Tensor t = tensor_at(b, arg);
-  const lazyt_dtype_t dtype = compute_dtype(t.dtype);
   if (t.dtype == dtype && (t.strides().back() == 1 || t.dims().back() == 1)) return t;
   return dense_as(b, t, dtype);
 }
@@ -63,11 +63,12 @@ struct Problem {
   int64_t ratio = 1;    // query heads for each key head (the last of `heads`)
   int64_t l, s, e, ev;  // queries, keys, their size, the values' size
 
-  Problem(Builder& b, const lazyt_node_t& node, const Signature& at) {
+  // `dtype`: of query, key and value.
+  Problem(Builder& b, const lazyt_node_t& node, const Signature& at, lazyt_dtype_t dtype) {
     const auto args = b.program.args(node);
-    q = as_operand(b, args[at.query]);
-    k = as_operand(b, args[at.query + 1]);
-    v = as_operand(b, args[at.query + 2]);
+    q = as_operand(b, args[at.query], dtype);
+    k = as_operand(b, args[at.query + 1], dtype);
+    v = as_operand(b, args[at.query + 2], dtype);
     heads.assign(q.dims().begin(), q.dims().end() - 2);
     const size_t rank = q.dims().size();
     l = q.dims()[rank - 2], e = q.dims()[rank - 1], s = k.dims()[rank - 2], ev = v.dims()[rank - 1];
@@ -79,7 +80,7 @@ struct Problem {
     mask = q;
     if (!masked) return;
     mask = tensor_at(b, args[at.mask]);
-    if (mask.dtype != LAZYT_DTYPE_BOOL && mask.dtype != q.dtype) mask = dense_as(b, mask, q.dtype);
+    if (const lazyt_dtype_t compute = compute_dtype(dtype); mask.dtype != LAZYT_DTYPE_BOOL && mask.dtype != compute) mask = dense_as(b, mask, compute);
     Layout layout{mask.layout.offset, heads, Dims(rank, 0)};
     layout.dims.push_back(l), layout.dims.push_back(s);
     const size_t added = rank - mask.dims().size();
@@ -111,6 +112,10 @@ struct Problem {
   void scores(const Frame& frame, const TileKernels<C>& tile, C* out, int64_t head, const C* q_rows, int64_t i0, int64_t rows,
               const C* k_columns, int64_t j0, int64_t n, C alpha) const {
     tile.gemm(rows, n, e, alpha, q_rows, row(q), k_columns + j0, s, out, kKeys, false);
+    put_mask(frame, out, head, i0, rows, j0, n);
+  }
+  template <class C>
+  void put_mask(const Frame& frame, C* out, int64_t head, int64_t i0, int64_t rows, int64_t j0, int64_t n) const {
     constexpr C kOut = -std::numeric_limits<C>::infinity();
     if (masked) {
       const size_t rank = mask.dims().size();
@@ -161,8 +166,103 @@ void with_compute(lazyt_dtype_t dtype, F&& f) {
 
 // ---- forward
 
+// The most that a head of the tiles' forward may be wide: what a thread computes with lies on its stack.
+constexpr int64_t kWidest = 256;
+
+int64_t padded(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+
+// out[p][j] = elements 2p and 2p + 1 of row j; zeros past the end of `width`, which may be odd, and of the rows.
+void pair_columns(uint32_t* out, int64_t pairs, int64_t columns, const BFloat16* in, int64_t in_row, int64_t rows, int64_t width) {
+  constexpr int64_t kBlock = 16;
+  for (int64_t p0 = 0; p0 < pairs; p0 += kBlock)
+    for (int64_t j0 = 0; j0 < columns; j0 += kBlock)
+      for (int64_t p = p0; p < p0 + kBlock; ++p)
+        for (int64_t j = j0; j < j0 + kBlock; ++j) {
+          const BFloat16* from = in + j * in_row + 2 * p;
+          const uint32_t low = j < rows && 2 * p < width ? from[0].bits : 0, high = j < rows && 2 * p + 1 < width ? from[1].bits : 0;
+          out[p * columns + j] = low | high << 16;
+        }
+}
+// out[p][j] = elements j of rows 2p and 2p + 1; zeros past the ends.
+void pair_rows(uint32_t* out, int64_t pairs, int64_t columns, const BFloat16* in, int64_t in_row, int64_t rows, int64_t width) {
+  for (int64_t p = 0; p < pairs; ++p, out += columns) {
+    const BFloat16 *low = in + 2 * p * in_row, *high = low + in_row;
+    std::fill(out, out + columns, 0);
+    if (2 * p + 1 < rows)
+      for (int64_t j = 0; j < width; ++j) out[j] = low[j].bits | static_cast<uint32_t>(high[j].bits) << 16;
+    else if (2 * p < rows)
+      for (int64_t j = 0; j < width; ++j) out[j] = low[j].bits;
+  }
+}
+
+// bf16 by the CPU's tiles: weights are rounded to bf16 before they meet the values, sums are f32.
+void add_forward_by_tiles(Builder& b, const lazyt_node_t& node, const Signature& at, bool keeps_sums) {
+  const Problem p(b, node, at, LAZYT_DTYPE_BFLOAT16);
+  const Tensor out = begin_result(b, node.results, LAZYT_DTYPE_BFLOAT16);
+  const Tensor sums = keeps_sums ? begin_result(b, node.results + 1, LAZYT_DTYPE_FLOAT32) : b.scratch(LAZYT_DTYPE_FLOAT32, {0});
+  const int64_t heads = p.head_count(), key_heads = heads / p.ratio;
+  const int64_t s = padded(p.s, Tiles::kDepth), e = padded(p.e, Tiles::kDepth), ev = padded(p.ev, Tiles::kColumns);
+  const Tensor k_pairs = b.scratch(LAZYT_DTYPE_INT32, {key_heads, e / 2, s}), v_pairs = b.scratch(LAZYT_DTYPE_INT32, {key_heads, s / 2, ev});
+  b.add("attention", {p.q.storage, p.k.storage, p.v.storage, p.mask.storage}, {out.storage, sums.storage, k_pairs.storage, v_pairs.storage},
+        [=](const Frame& frame) {
+          const TileKernels<float>& tile = rows().tile<float>();
+          uint32_t *ks = frame.at<uint32_t>(k_pairs), *vs = frame.at<uint32_t>(v_pairs);
+          BFloat16* y = frame.at<BFloat16>(out);
+          float* lse = frame.at<float>(sums);
+          const float alpha = static_cast<float>(p.factor(frame));
+          parallel(frame, key_heads, key_heads * s * (e + ev), [&](int64_t begin, int64_t end) {
+            for (int64_t h = begin; h < end; ++h) {
+              pair_columns(ks + h * e / 2 * s, e / 2, s, frame.at<BFloat16>(p.k) + p.offset(p.k, h * p.ratio, true), Problem::row(p.k), p.s, p.e);
+              pair_rows(vs + h * s / 2 * ev, s / 2, ev, frame.at<BFloat16>(p.v) + p.offset(p.v, h * p.ratio, true), Problem::row(p.v), p.s, p.ev);
+            }
+          });
+          const int64_t tiles = (p.l + kQueries - 1) / kQueries;
+          parallel(frame, heads * tiles, heads * p.l * p.s * p.e, [&](int64_t begin, int64_t end) {
+            const Tiles cpu;
+            alignas(64) float x[kQueries * kKeys], o[kQueries * kWidest];
+            alignas(64) BFloat16 weights[kQueries * kKeys], queries[kQueries * kWidest];
+            std::fill(weights, weights + kQueries * kKeys, BFloat16(0));
+            std::fill(queries, queries + kQueries * kWidest, BFloat16(0));
+            for (int64_t t = begin; t < end; ++t) {
+              const int64_t head = t / tiles, i0 = t % tiles * kQueries, count = std::min(kQueries, p.l - i0);
+              const BFloat16* q = frame.at<BFloat16>(p.q) + p.offset(p.q, head, false) + i0 * Problem::row(p.q);
+              for (int64_t i = 0; i < count; ++i) std::copy(q + i * Problem::row(p.q), q + i * Problem::row(p.q) + p.e, queries + i * e);
+              const uint32_t *k = ks + head / p.ratio * e / 2 * s, *v = vs + head / p.ratio * s / 2 * ev;
+              float top[kQueries], sum[kQueries];
+              std::fill(top, top + kQueries, -std::numeric_limits<float>::infinity());
+              std::fill(sum, sum + kQueries, 0.0f);
+              const int64_t keys = p.keys_of(i0 + count);
+              for (int64_t j0 = 0; j0 < keys; j0 += kKeys) {
+                const int64_t n = std::min(kKeys, keys - j0), wide = padded(n, Tiles::kDepth);
+                cpu.gemm(kQueries, wide, e, queries, e, k + j0, s, x, kKeys, false);
+                for (int64_t i = 0; i < count; ++i) tile.scale(x + i * kKeys, n, alpha);
+                p.put_mask(frame, x, head, i0, count, j0, n);
+                for (int64_t i = 0; i < count; ++i) {
+                  float* row = x + i * kKeys;
+                  const float shrinks = tile.online_softmax(row, n, top + i, sum + i);
+                  std::fill(row + n, row + wide, 0.0f);
+                  rows().bf16.store(weights + i * kKeys, row, wide);
+                  if (j0 && shrinks != 1) tile.scale(o + i * ev, p.ev, shrinks);
+                }
+                cpu.gemm(kQueries, ev, wide, weights, kKeys, v + j0 / 2 * ev, ev, o, ev, j0 > 0);
+              }
+              for (int64_t i = 0; i < count; ++i) {
+                tile.scale(o + i * ev, p.ev, sum[i] == 0 ? 0.0f : 1 / sum[i]);  // all keys masked: zeros
+                rows().bf16.store(y + (head * p.l + i0 + i) * p.ev, o + i * ev, p.ev);
+                if (keeps_sums) lse[head * p.l + i0 + i] = top[i] + std::log(sum[i]);
+              }
+            }
+          });
+        });
+  finish_result(b, node.results, out);
+  if (keeps_sums) finish_result(b, node.results + 1, sums);
+}
+
 void add_forward(Builder& b, const lazyt_node_t& node, const Signature& at, bool keeps_sums) {
-  const Problem p(b, node, at);
+  const Tensor query = tensor_at(b, b.program.args(node)[at.query]), value = tensor_at(b, b.program.args(node)[at.query + 2]);
+  if (query.dtype == LAZYT_DTYPE_BFLOAT16 && std::max(query.dims().back(), value.dims().back()) <= kWidest && Tiles::available())
+    return add_forward_by_tiles(b, node, at, keeps_sums);
+  const Problem p(b, node, at, compute_dtype(query.dtype));
   const Tensor out = begin_result(b, node.results, p.q.dtype);
   const Tensor sums = keeps_sums ? begin_result(b, node.results + 1, p.q.dtype) : b.scratch(p.q.dtype, {0});
   const int64_t heads = p.head_count();
@@ -214,8 +314,8 @@ void lower_flash(Builder& b, const lazyt_node_t& node) { add_forward(b, node, kF
 
 void lower_flash_backward(Builder& b, const lazyt_node_t& node) {
   const auto args = b.program.args(node);
-  const Problem p(b, node, kFlashBackward);
-  const lazyt_dtype_t dtype = p.q.dtype;
+  const lazyt_dtype_t dtype = compute_dtype(tensor_at(b, args[1]).dtype);
+  const Problem p(b, node, kFlashBackward, dtype);
   const Tensor grad = dense_as(b, tensor_at(b, args[0]), dtype), out = dense_as(b, tensor_at(b, args[4]), dtype);
   const Tensor sums = dense_as(b, tensor_at(b, args[5]), dtype);
   const Tensor gq = begin_result(b, node.results, dtype), gk = begin_result(b, node.results + 1, dtype), gv = begin_result(b, node.results + 2, dtype);

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "elements.h"
+#include "rows.h"
 #include "lazyt/toolkit/indexing.hpp"
 
 namespace lazyt::onednn {
@@ -229,7 +230,9 @@ void add_accumulate(Builder& b, const char* name, const Tensor& out, const Index
       for_writes(frame, walk, frame.at<int64_t>(offsets_at), [&](int64_t to, int64_t from, int64_t n) {
         T* __restrict o = y + to;
         const T* __restrict s = x + from;
-        if (!scaled && walk.step_a == 1 && walk.step_b == 1) {
+        if (kIsFloat<T> && !scaled && walk.step_a == 1 && walk.step_b == 1) {
+          if constexpr (kIsFloat<T>) rows().of<T>().add(o, s, n);
+        } else if (!scaled && walk.step_a == 1 && walk.step_b == 1) {
 #pragma omp simd
           for (int64_t i = 0; i < n; ++i) o[i] = plus(o[i], s[i]);
         } else {
@@ -267,11 +270,8 @@ void add_embedding_backward(Builder& b, const Tensor& grad, const Tensor& index,
       parallel(frame, n, places * n, [&](int64_t begin, int64_t end) {
         for (int64_t p = 0; p < places; ++p) {
           if (at[p] == padding) continue;
-          C* __restrict o = y + at[p] * n;
-          const T* __restrict s = g + p * n;
           const C scale = by_frequency ? C(1) / static_cast<C>(seen[at[p]]) : C(1);
-#pragma omp simd
-          for (int64_t i = begin; i < end; ++i) o[i] += widen(s[i]) * scale;
+          rows().of<T>().add_scaled(y + at[p] * n + begin, g + p * n + begin, end - begin, scale);
         }
       });
     });
@@ -476,6 +476,32 @@ void add_masked_scatter(Builder& b, const Tensor& mask, const Tensor& source, co
 
 // ---- searching
 
+// Searches that go on side by side, because each waits for memory at every step; all halve the same number of elements.
+constexpr int64_t kSearches = 8;
+
+template <class T, class At>
+void search(int64_t* out, const T* values, int64_t some, int64_t n, bool right, At at) {
+  int64_t low[kSearches] = {};
+  Compute<T> wanted[kSearches] = {};
+  for (int64_t k = 0; k < some; ++k) wanted[k] = widen(values[k]);
+  auto halve = [&](int64_t half, auto is_right) {
+    for (int64_t k = 0; k < kSearches; ++k) {
+      const auto x = at(low[k] + half - 1);
+      low[k] += (is_right ? !(x > wanted[k]) : !(x >= wanted[k])) ? half : 0;
+    }
+  };
+  auto all = [&](auto is_right) {
+    int64_t left = n;
+    for (; left > 1; left -= left / 2) halve(left / 2, is_right);
+    if (left == 1) halve(1, is_right);
+  };
+  if (right)
+    all(std::true_type{});
+  else
+    all(std::false_type{});
+  std::copy(low, low + some, out);
+}
+
 void add_search(Builder& b, const Tensor& sequence, const Tensor& values, const Tensor* sorter, bool right, const Tensor& out) {
   const bool shared = sequence.dims().size() <= 1;  // one sequence for all values
   const int64_t n = sequence.dims().empty() ? 1 : sequence.dims().back();
@@ -490,19 +516,13 @@ void add_search(Builder& b, const Tensor& sequence, const Tensor& values, const 
       int64_t* y = frame.at<int64_t>(out);
       const int64_t count = values.count();
       parallel(frame, count, count * 32, [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) {
+        for (int64_t i = begin, some; i < end; i += some) {
           const int64_t base = i / each * n;
-          const auto value = widen(v[i]);
-          int64_t low = 0, high = n;
-          while (low < high) {
-            const int64_t middle = low + (high - low) / 2;
-            const auto x = widen(s[base + (o ? o[base + middle] : middle)]);
-            if (right ? !(x > value) : !(x >= value))
-              low = middle + 1;
-            else
-              high = middle;
-          }
-          y[i] = low;
+          some = std::min({kSearches, end - i, each - i % each});
+          if (o)
+            search<T>(y + i, v + i, some, n, right, [=](int64_t j) { return widen(s[base + o[base + j]]); });
+          else
+            search<T>(y + i, v + i, some, n, right, [=](int64_t j) { return widen(s[base + j]); });
         }
       });
     });
@@ -529,6 +549,12 @@ struct Kernels {
   }
   static void scatter(Builder& b, const char* name, const Tensor& self, const Tensor& out, const Tensor& index,
                       const Tensor& source, int64_t dim, Reduce reduce, bool include_self) {
+    if (const lazyt_dtype_t dtype = compute_dtype(out.dtype); reduce == Reduce::kSum && dtype != out.dtype) {  // rounded once
+      const Tensor wide = b.scratch(dtype, out.dims());
+      b.copy(self, wide);
+      add_scatter(b, name, wide, index, dense_as(b, source, dtype), dim, reduce, include_self);
+      return b.copy(wide, out);
+    }
     b.copy(self, out);
     add_scatter(b, name, out, index, source, dim, reduce, include_self);
   }

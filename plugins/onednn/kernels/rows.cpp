@@ -91,12 +91,43 @@ INLINE void sweep(int64_t n, F f) {
   if (i < n) f(i, static_cast<int>(n - i), 0);
 }
 
+// Folds the halves of a vector onto one another until a number is left.
+template <class C, class V, class F, int... i>
+INLINE C fold(V v, F f, std::integer_sequence<int, i...>) {
+  constexpr int half = sizeof...(i);
+  const auto low = __builtin_shufflevector(v, v, i...), high = __builtin_shufflevector(v, v, (i + half)...);
+  if constexpr (half == 1)
+    return f(C(v[0]), C(v[1]));
+  else if constexpr (half == 2)
+    return f(f(C(low[0]), C(high[0])), f(C(low[1]), C(high[1])));
+  else
+    return fold<C>(f(low, high), f, std::make_integer_sequence<int, half / 2>());
+}
+template <class C, class F>
+INLINE C folded(Vec<C> v, F f) {
+  return fold<C>(v, f, std::make_integer_sequence<int, kWidth<C> / 2>());
+}
+struct Plus {
+  template <class V>
+  INLINE V operator()(V a, V b) const {
+    return a + b;
+  }
+};
+
+INLINE Vec<double> in_double(Vec<float> v) {
+  using Half = float __attribute__((vector_size(kVectorBytes / 2)));
+  Half halves[2];
+  std::memcpy(halves, &v, sizeof v);
+#if defined(__AVX512F__)
+  return _mm512_cvtps_pd(halves[0]) + _mm512_cvtps_pd(halves[1]);  // GCC 12 takes convertvector apart
+#else
+  return __builtin_convertvector(halves[0], Vec<double>) + __builtin_convertvector(halves[1], Vec<double>);
+#endif
+}
+INLINE Vec<double> in_double(Vec<double> v) { return v; }
 template <class C>
-INLINE double total(const Vec<C>* accumulators) {
-  double sum = 0;
-  for (int k = 0; k < 4; ++k)
-    for (int i = 0; i < kWidth<C>; ++i) sum += static_cast<double>(accumulators[k][i]);
-  return sum;
+INLINE double total(const Vec<C>* a) {
+  return folded<double>((in_double(a[0]) + in_double(a[1])) + (in_double(a[2]) + in_double(a[3])), Plus{});
 }
 
 // ---- elementary functions
@@ -160,9 +191,7 @@ INLINE Compute<T> row_max(const T* in, int64_t n) {
     m[k] = max<C>(keep<C>(load(in + i, c), c, kLowest<C>), m[k]);
   });
   const Vec<C> all = max<C>(max<C>(m[0], m[1]), max<C>(m[2], m[3]));
-  C out = all[0];
-  for (int i = 1; i < kWidth<C>; ++i) out = all[i] > out ? all[i] : out;
-  return out;
+  return folded<C>(all, [](auto a, auto b) __attribute__((always_inline)) { return a > b ? a : b; });
 }
 
 // Sum of exp(x - shift).
@@ -443,6 +472,17 @@ void store_all(T* out, const Compute<T>* in, int64_t n) {
   sweep<Compute<T>>(n, [&](int64_t i, auto c, int) __attribute__((always_inline)) { store(out + i, load(in + i, c), c); });
 }
 
+template <class T>
+void add(T* out, const T* in, int64_t n) {
+  sweep<Compute<T>>(n, [&](int64_t i, auto c, int) __attribute__((always_inline)) { store(out + i, load(out + i, c) + load(in + i, c), c); });
+}
+template <class T>
+void add_scaled(Compute<T>* out, const T* in, int64_t n, Compute<T> factor) {
+  sweep<Compute<T>>(n, [&](int64_t i, auto c, int) __attribute__((always_inline)) {
+    store(out + i, load(out + i, c) + load(in + i, c) * factor, c);
+  });
+}
+
 // ---- tiles of attention
 
 // kM rows of two vectors of the output stay in registers while k runs.
@@ -523,24 +563,6 @@ C dot(const C* a, const C* b, int64_t n) {
   sweep<C>(n, [&](int64_t i, auto c, int k) __attribute__((always_inline)) { sums[k] += load(a + i, c) * load(b + i, c); });
   return static_cast<C>(total<C>(sums));
 }
-// The sum of a vector's elements, by halves.
-template <class C, class V, int... i>
-INLINE auto fold(V v, std::integer_sequence<int, i...>) {
-  constexpr int half = sizeof...(i);
-  const auto low = __builtin_shufflevector(v, v, i...), high = __builtin_shufflevector(v, v, (i + half)...);
-  if constexpr (half == 2)
-    return C(low[0] + high[0]) + C(low[1] + high[1]);
-  else
-    return fold<C>(low + high, std::make_integer_sequence<int, half / 2>());
-}
-template <class C>
-INLINE C lanes(Vec<C> v) {
-  if constexpr (kWidth<C> == 2)
-    return v[0] + v[1];
-  else
-    return fold<C>(v, std::make_integer_sequence<int, kWidth<C> / 2>());
-}
-
 // kRows rows at once share x and hide the latency of sums. Their lines are asked for before the CPU's own prefetching, which
 // ends with a page, does.
 template <int kRows, class C>
@@ -558,7 +580,7 @@ INLINE void dots_of_rows(const C* a, int64_t stride, const C* x, int64_t k, C* y
   int64_t j = 0;
   for (; j + kWidth<C> <= k; j += kWidth<C>) step(j, Full<C>{});
   if (j < k) step(j, static_cast<int>(k - j));
-  for (int r = 0; r < kRows; ++r) y[r] = lanes<C>(sums[r]);
+  for (int r = 0; r < kRows; ++r) y[r] = folded<C>(sums[r], Plus{});
 }
 template <class C>
 void dots(const C* a, int64_t stride, const C* x, int64_t m, int64_t k, C* y) {
@@ -579,7 +601,7 @@ constexpr RowKernels<T> row_kernels() {
           softmax_columns<T>, log_softmax_columns<T>, softmax_backward_columns<T>, log_softmax_backward_columns<T>,
           sum<T>, sum_squares<T>, column_sums<T>, column_squares<T>, normalize<T>, affine<T>, affine_columns<T>,
           backward_sums<T>, backward<T>, backward_weights<T>, column_backward_sums<T>, backward_columns<T>,
-          load_all<T>, store_all<T>};
+          load_all<T>, store_all<T>, add<T>, add_scaled<T>};
 }
 template <class C>
 constexpr TileKernels<C> tile_kernels() {

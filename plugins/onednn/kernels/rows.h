@@ -64,6 +64,9 @@ struct RowKernels {
   // C-typed copies of n elements, and back.
   void (*load)(C* out, const T* in, int64_t n);
   void (*store)(T* out, const C* in, int64_t n);
+  // out += in, and out += in * factor.
+  void (*add)(T* out, const T* in, int64_t n);
+  void (*add_scaled)(C* out, const T* in, int64_t n, C factor);
 };
 
 // Pieces of attention, in f32 or f64.

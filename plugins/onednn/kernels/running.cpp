@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "elements.h"
+#include "rows.h"
 
 namespace lazyt::onednn {
 namespace {
@@ -34,7 +35,7 @@ struct RunningLogSumExp {
   }
 };
 
-// PyTorch adds in double for floats and in int64 for integers; logcumsumexp computes in the type.
+// As PyTorch: f32 and f64 in double, halves in f32, integers in int64; logcumsumexp computes in the type.
 template <template <class> class Running, bool kExactType>
 void lower_running(Builder& b, const lazyt_node_t& node) {
   const auto args = b.program.args(node);
@@ -48,7 +49,7 @@ void lower_running(Builder& b, const lazyt_node_t& node) {
     using T = typename decltype(tag)::type;
     if constexpr (!std::is_same_v<T, bool> && (!kExactType || kIsFloat<T>)) {
       // Unsigned arithmetic wraps as PyTorch's integers do.
-      using A = std::conditional_t<kExactType, Compute<T>, std::conditional_t<kIsFloat<T>, double, uint64_t>>;
+      using A = std::conditional_t<kExactType || !std::is_same_v<T, Compute<T>>, Compute<T>, std::conditional_t<kIsFloat<T>, double, uint64_t>>;
       b.add("running", {}, out, {in}, {}, [=](const Frame& frame) {
         const T* x = frame.at<T>(in);
         T* y = frame.at<T>(out);
@@ -57,6 +58,18 @@ void lower_running(Builder& b, const lazyt_node_t& node) {
           const int64_t n = lines.n, step = lines.step[0], out_step = lines.step[1];
           const T* from = x + at[0];
           T* to = y + at[1];
+          if constexpr (!std::is_same_v<T, Compute<T>>)
+            if (step == 1 && out_step == 1) {  // converted by vectors
+              constexpr int64_t kChunk = 256;
+              Compute<T> chunk[kChunk];
+              for (int64_t begin = 0; begin < n; begin += kChunk) {
+                const int64_t count = std::min(kChunk, n - begin);
+                rows().of<T>().load(chunk, from + begin, count);
+                for (int64_t i = 0; i < count; ++i) chunk[i] = static_cast<Compute<T>>(running(static_cast<A>(chunk[i])));
+                rows().of<T>().store(to + begin, chunk, count);
+              }
+              return;
+            }
           for (int64_t i = 0; i < n; ++i)
             to[i * out_step] = narrow<T>(static_cast<Compute<T>>(running(static_cast<A>(widen(from[i * step])))));
         });

@@ -298,14 +298,9 @@ void lower_aminmax(Builder& b, const lazyt_node_t& node) {
       const T* x = frame.at<T>(x_last);
       T *lo = frame.at<T>(least), *hi = frame.at<T>(most);
       for_lines(frame, lines, 1, [&](const auto& at, int64_t) {
-        auto low = widen(x[at[0]]), high = low;
-        for (int64_t i = 1; i < lines.n; ++i) {
-          const auto v = widen(x[at[0] + i * lines.step[0]]);
-          if (beats<false>(v, low)) low = v;
-          if (beats<true>(v, high)) high = v;
-        }
-        lo[at[1]] = narrow<T>(low);
-        hi[at[1]] = narrow<T>(high);
+        const T* line = x + at[0];
+        lo[at[1]] = line[place_of_extreme<false>(line, lines.n, lines.step[0]) * lines.step[0]];
+        hi[at[1]] = line[place_of_extreme<true>(line, lines.n, lines.step[0]) * lines.step[0]];
       });
     });
   });

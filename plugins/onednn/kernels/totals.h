@@ -76,6 +76,24 @@ struct Reducer {
   struct AsMany {
     typedef T type __attribute__((vector_size(n * sizeof(T))));
   };
+  template <class W, class V>
+  static W widened(V v) {
+#if defined(__AVX512F__)
+    if constexpr (sizeof(W) == 2 * sizeof(V)) return _mm512_cvtps_pd(v);  // GCC 12 takes convertvector apart
+#endif
+    return __builtin_convertvector(v, W);
+  }
+  // The square of an f32 is exact in f64, so that one rounding or two are the same.
+  template <class W>
+  static W added(W sum, W x) {
+    if constexpr (kind == ReduceKind::kSum) return sum + x;
+#if defined(__AVX512F__)
+    else if constexpr (std::is_same_v<T, float>) return _mm512_fmadd_pd(x, x, sum);
+#elif defined(__FMA__)
+    else if constexpr (std::is_same_v<T, float>) return _mm256_fmadd_pd(x, x, sum);
+#endif
+    else return sum + x * x;
+  }
   // Sums in 64 lanes, of squares in 32, whatever the width of vectors is: results are the same on each. How many elements it took.
   static int sums(Acc& acc, const T* p, int n) {
     using L = std::conditional_t<kind == ReduceKind::kSum, T, double>;
@@ -90,8 +108,8 @@ struct Reducer {
         V v;
         __builtin_prefetch(p + i + k * kWide + kAhead);
         std::memcpy(&v, p + i + k * kWide, sizeof v);
-        const W x = __builtin_convertvector(v, W);
-        parts[k] += kind == ReduceKind::kSum ? x : x * x;
+        const W x = widened<W>(v);
+        parts[k] = added(parts[k], x);
       }
     if (i == 0) return 0;
     L lanes[kAll];

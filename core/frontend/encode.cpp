@@ -132,8 +132,9 @@ class Encoder {
     *w++ = tagged(kTensor, rank, static_cast<uint64_t>(dtype));
     *w++ = static_cast<uint64_t>(impl->storage_offset());
     for (size_t i = 0; i < rank; i++) w[i] = static_cast<uint64_t>(sizes[i]), w[rank + i] = static_cast<uint64_t>(strides[i]);
+    if (typed_ || arg.out) return;  // no operator whose arguments are not boxed draws random numbers
     const int64_t numbers = impl->numel() << at::isComplexType(t.scalar_type());
-    if (numel_ < numbers && !arg.out) numel_ = numbers;
+    if (numel_ < numbers) numel_ = numbers;
   }
 
   // A number in a tensor's clothes is taken by value; anything else is eager's error.

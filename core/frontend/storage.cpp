@@ -96,12 +96,13 @@ trace::Storage* take_state(size_t bytes, uint32_t device) {
   return state;
 }
 
-// PyTorch's own, but for where its memory comes from.
-class StorageImpl final : public c10::StorageImpl {
+// PyTorch's own objects, but for where their memory comes from.
+template <class Impl, std::vector<void*> ThreadState::* kept_of>
+class Pooled : public Impl {
  public:
-  using c10::StorageImpl::StorageImpl;
+  using Impl::Impl;
   static void* operator new(size_t size) {
-    std::vector<void*>& kept = thread_state().storage_impls;
+    std::vector<void*>& kept = thread_state().*kept_of;
     if (C10_UNLIKELY(kept.empty())) return ::operator new(size);
     void* p = kept.back();
     kept.pop_back();
@@ -109,10 +110,25 @@ class StorageImpl final : public c10::StorageImpl {
   }
   static void operator delete(void* p) {
     ThreadState* thread = current_thread_state;
-    if (C10_LIKELY(thread && thread->storage_impls.size() < kKeep))
-      thread->storage_impls.push_back(p);
+    if (C10_LIKELY(thread && (thread->*kept_of).size() < kKeep))
+      (thread->*kept_of).push_back(p);
     else
       ::operator delete(p);
+  }
+};
+using StorageImpl = Pooled<c10::StorageImpl, &ThreadState::storage_impls>;
+class TensorImpl final : public Pooled<c10::TensorImpl, &ThreadState::tensor_impls> {
+ public:
+  using Pooled::Pooled;
+  // Of a new tensor, as set_sizes_and_strides: without its checks, and without finding out what a new one is until told otherwise.
+  // REQUIRES: row-major, no stride below 0, of a rank without a channels-last format.
+  void set_row_major(c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t numel) {
+    sizes_and_strides_.resize(sizes.size());
+    for (size_t i = 0; i < sizes.size(); i++) {
+      sizes_and_strides_.size_at_unchecked(i) = sizes[i];
+      sizes_and_strides_.stride_at_unchecked(i) = strides[i];
+    }
+    numel_ = numel;
   }
 };
 
@@ -130,6 +146,7 @@ struct ThreadEnd {
       if (lane.own) trace::Session::get(lane.own->device).give_back(*lane.own);
     for (trace::Storage* s : thread->states) pool().give_back(s, kMinOrder);
     for (void* p : thread->storage_impls) ::operator delete(p);
+    for (void* p : thread->tensor_impls) ::operator delete(p);
     delete thread;
   }
 };
@@ -250,22 +267,23 @@ at::Tensor make_tensor(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::Sca
 at::Tensor make_result(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype, uint32_t device,
                        trace::Storage** out_state) {
   const caffe2::TypeMeta type = c10::scalarTypeToTypeMeta(dtype);
-  int64_t last = 0;
-  bool empty = false;
-  for (size_t i = 0; i < sizes.size(); i++) {
+  int64_t last = 0, dense = 1;
+  bool empty = false, row_major = sizes.size() != 4 && sizes.size() != 5;
+  for (size_t i = sizes.size(); i-- > 0;) {
     empty |= sizes[i] == 0;
     last += (sizes[i] - 1) * strides[i];
+    row_major = row_major && (sizes[i] == 1 ? strides[i] >= 0 : strides[i] == dense);
+    dense *= sizes[i];
   }
   const size_t bytes = empty ? 0 : static_cast<size_t>(last + 1) * type.itemsize();
   c10::DataPtr data = new_data(bytes, device);
   if (out_state) *out_state = static_cast<trace::Storage*>(data.get_context());
   c10::intrusive_ptr<c10::StorageImpl> storage = c10::make_intrusive<StorageImpl>(
       c10::StorageImpl::use_byte_size_t(), bytes, std::move(data), allocator(), /*resizable=*/true);
-  auto tensor = at::detail::make_tensor<c10::TensorImpl>(
-      std::move(storage), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), type);
-  c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
-  if (sizes.size() != 1 || sizes[0] != 0) impl->set_sizes_and_strides(sizes, strides);
-  return tensor;
+  auto impl = c10::make_intrusive<TensorImpl>(std::move(storage), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), type);
+  if (C10_LIKELY(row_major && !empty)) impl->set_row_major(sizes, strides, dense);
+  else if (sizes.size() != 1 || sizes[0] != 0) impl->set_sizes_and_strides(sizes, strides);
+  return at::Tensor(std::move(impl));
 }
 
 void check(const base::Status& status, const trace::Storage& state, const base::Ref<exec::Data>& data) {

@@ -25,7 +25,7 @@ struct ThreadState {
   trace::Call call;
   std::vector<at::Tensor> fresh;
   std::vector<trace::Storage*> states;  // of small storages, free to be taken
-  std::vector<void*> storage_impls;     // memory of freed StorageImpls
+  std::vector<void*> storage_impls, tensor_impls;  // memory of freed StorageImpls and TensorImpls
 };
 
 // Of this thread; null before its first use and after its end. One word, so that every process has the static

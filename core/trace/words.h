@@ -63,7 +63,7 @@ using Words = std::vector<uint64_t>;
 class WordBuffer {
  public:
   // n words more, to be written by the caller.
-  uint64_t* extend(size_t n) {
+  [[gnu::always_inline]] uint64_t* extend(size_t n) {
     if (size_ + n > capacity_) grow(n);
     uint64_t* at = words_.get() + size_;
     size_ += n;

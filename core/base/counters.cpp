@@ -47,7 +47,7 @@ void record_time(std::string_view name, double seconds) {
   MetricData& m = it->second;
   m.count++;
   m.total_seconds += seconds;
-  if (m.samples.size() == kMaxSamples) m.samples.erase(m.samples.begin());
+  if (m.samples.size() == 2 * kMaxSamples) m.samples.erase(m.samples.begin(), m.samples.end() - kMaxSamples);  // not all move at each launch
   m.samples.push_back(seconds);
 }
 
@@ -55,7 +55,10 @@ MetricData metric(std::string_view name) {
   Registry& r = registry();
   std::lock_guard lock(r.mutex);
   auto it = r.metrics.find(name);
-  return it == r.metrics.end() ? MetricData{} : it->second;
+  if (it == r.metrics.end()) return {};
+  MetricData m = it->second;
+  if (m.samples.size() > kMaxSamples) m.samples.erase(m.samples.begin(), m.samples.end() - kMaxSamples);
+  return m;
 }
 
 std::vector<std::string> metric_names() {

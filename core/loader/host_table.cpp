@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdlib>
 #include <deque>
 #include <map>
@@ -113,9 +114,11 @@ base::Counter& host_bytes() {
 }
 
 void* service_alloc(uint64_t size, uint64_t alignment) {
-  if (alignment < sizeof(void*)) alignment = sizeof(void*);
+  // malloc keeps what a thread has freed at hand, posix_memalign looks at none of that.
   void* p = nullptr;
-  if (posix_memalign(&p, alignment, size ? size : 1) != 0) return nullptr;
+  if (alignment <= sizeof(void*) || alignment == alignof(std::max_align_t)) p = std::malloc(size ? size : 1);
+  else if (posix_memalign(&p, alignment, size ? size : 1) != 0) p = nullptr;
+  if (!p) return nullptr;
   host_bytes().add(static_cast<int64_t>(malloc_usable_size(p)));
   return p;
 }

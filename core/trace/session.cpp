@@ -39,6 +39,16 @@ class Timer {
   std::chrono::steady_clock::time_point start_;
 };
 
+base::Counter& flushes(FlushReason reason) {
+  static const auto& counters = *[] {
+    auto* all = new std::vector<base::Counter*>;
+    for (int r = 0; r <= static_cast<int>(FlushReason::kExit); r++)
+      all->push_back(&base::counter(fmt::format("Flush{}", flush_reason_name(static_cast<FlushReason>(r)))));
+    return all;
+  }();
+  return *counters[static_cast<size_t>(reason)];
+}
+
 // The line of the tape's last operator that has one: where the step ended, for messages.
 std::string where(const Tape& tape) {
   for (size_t i = tape.tokens.size(); i-- > 0;)
@@ -295,7 +305,7 @@ base::Status Session::flush(Recorder& recorder, FlushReason reason) {
     if (recorder.empty()) return {};
     *launch = recorder.flush(reason);
   }
-  base::counter(fmt::format("Flush{}", flush_reason_name(reason))).add();
+  flushes(reason).add();
   if (exec::HostRunner* host = host_runner_) launch->threads = host->threads();
   executor().submit([this, launch, device = std::move(device)]() mutable {
     loader::set_thread_count(launch->threads);
@@ -326,7 +336,8 @@ void Session::run(Launch& launch, const base::Ref<loader::Device>& device) {
     }
     launch.variant->plan = std::move(plan).value();
   } else {
-    base::counter("CachedCompile").add();
+    static base::Counter& cached = base::counter("CachedCompile");
+    cached.add();
   }
   Timer timer("ExecuteTime");
   exec::InFlight::get().limit(device.get(), queue_);

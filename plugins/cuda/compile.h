@@ -167,6 +167,11 @@ class Builder final : public toolkit::Builder {
     const auto kind = exe_.storages[s].kind;
     return kind == toolkit::Plan::Piece::kArena || kind == toolkit::Plan::Piece::kConstant || kind == toolkit::Plan::Piece::kKept;
   }
+  // 32-bit counters for lazyt_is_last: 0 before the first run, and left at 0 by each.
+  Tensor counters(int64_t count) {
+    const std::vector<uint32_t> zeros(static_cast<size_t>(count));
+    return constant(LAZYT_DTYPE_INT32, {count}, zeros.data());
+  }
   void copy(const Tensor& src, const Tensor& dst) override;
   void fill(const Tensor& dst, Number number) override;
 

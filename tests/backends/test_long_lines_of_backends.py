@@ -121,3 +121,15 @@ def test_many_sources_of_one_place(count, share):
             rtol=1e-6,
             atol=1e-6,
         )
+
+
+def test_what_several_blocks_add_up_is_the_same_in_every_run():
+    """The last block of a sum adds the parts: its counters are as before when it is done (from the third run on in a graph)."""
+    torch.manual_seed(1)
+    x, a, b = torch.randn(2, N), torch.randn(40, 4096), torch.randn(4096, 48)
+    moved = [t.to(DEVICE) for t in (x, a, b)]
+    runs = [[t.cpu() for t in (moved[0].sum(1), moved[0].t().contiguous().sum(0), moved[1] @ moved[2])] for _ in range(5)]
+    for run in runs:
+        for got, first, want in zip(run, runs[0], (x.sum(1), x.sum(1), a @ b), strict=True):
+            assert torch.equal(got, first)
+            torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-3)

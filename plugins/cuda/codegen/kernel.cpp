@@ -54,7 +54,7 @@ bool same(const Number& a, const Number& b) {
 Reg FusedKernel::load(const Tensor& t) {
   for (const Load& l : loads_)
     if (same(l.tensor, t)) return l.reg;
-  const Reg r = add_register(toolkit::type_of(t.dtype));
+  const Reg r = add_register(toolkit::type_of(t.dtype), Often::kEach);
   loads_.push_back({t, r});
   return r;
 }
@@ -62,7 +62,7 @@ Reg FusedKernel::load(const Tensor& t) {
 Reg FusedKernel::number(const Number& n, Type type) {
   for (const Parameter& p : numbers_)
     if (types_[p.reg] == type && same(p.number, n)) return p.reg;
-  const Reg r = add_register(type);
+  const Reg r = add_register(type, Often::kOnce);
   numbers_.push_back({n, r});
   return r;
 }
@@ -73,7 +73,7 @@ Reg FusedKernel::constant(double d, Type type) {
                 static_cast<unsigned long long>(std::bit_cast<uint64_t>(d)));
   for (const Line& c : constants_)
     if (c.text == text) return c.reg;
-  const Reg r = add_register(type);
+  const Reg r = add_register(type, Often::kOnce);
   constants_.push_back({r, text});
   return r;
 }
@@ -88,31 +88,53 @@ Reg FusedKernel::op(Op op, Reg a, Reg b, Reg c) {
   std::string text = "lazyt_" + name + "(" + reg(a);
   for (Reg r : {b, c})
     if (r != kNoReg) text += ", " + reg(r);
-  return add_line(boolean ? Type::kBool : operand, text + ")");
+  return add_line(boolean ? Type::kBool : operand, text + ")", {a, b, c});
 }
 
 Reg FusedKernel::cast(Reg a, Type to) {
-  return types_[a] == to ? a : add_line(to, "lazyt_cast<" + register_name(to) + ">(" + reg(a) + ")");
+  return types_[a] == to ? a : add_line(to, "lazyt_cast<" + register_name(to) + ">(" + reg(a) + ")", {a});
 }
 
 Reg FusedKernel::round_to(Reg a, lazyt_dtype_t dtype) {
-  if (dtype == LAZYT_DTYPE_FLOAT16) return add_line(Type::kF32, "lazyt_round_f16(" + reg(a) + ")");
-  if (dtype == LAZYT_DTYPE_BFLOAT16) return add_line(Type::kF32, "lazyt_round_bf16(" + reg(a) + ")");
+  if (dtype == LAZYT_DTYPE_FLOAT16) return add_line(Type::kF32, "lazyt_round_f16(" + reg(a) + ")", {a});
+  if (dtype == LAZYT_DTYPE_BFLOAT16) return add_line(Type::kF32, "lazyt_round_bf16(" + reg(a) + ")", {a});
   return a;
 }
 
 Reg FusedKernel::index(size_t dim) {
   for (const Index& i : indices_)
     if (i.dim == dim) return i.reg;
-  const Reg r = add_register(Type::kI64);
+  const Reg r = add_register(Type::kI64, Often::kEach);
   indices_.push_back({dim, r});
   return r;
 }
 
 Reg FusedKernel::uniform(const Number& seed, const Number& offset) {
-  const Reg r = add_register(Type::kF32);
+  const Reg r = add_register(Type::kF32, Often::kEach);
   randoms_.push_back({seed, offset, r});
   return r;
+}
+
+Reg FusedKernel::total(Reg of, ReduceKind kind) {
+  const bool logical = kind == ReduceKind::kAny || kind == ReduceKind::kAll;
+  const Reg r = add_register(toolkit::is_float(types_[of]) && !logical ? Type::kF64 : Type::kI64, Often::kKept);
+  reductions_.push_back({of, r, kind});
+  return r;
+}
+
+Reg FusedKernel::load_kept(const Tensor& t) {
+  for (const Load& l : kept_loads_)
+    if (same(l.tensor, t)) return l.reg;
+  const Reg r = add_register(toolkit::type_of(t.dtype), Often::kKept);
+  kept_loads_.push_back({t, r});
+  return r;
+}
+
+void FusedKernel::reduce(Reg of, ReduceKind kind, const Tensor& t, double divisor, bool root) {
+  Reg r = total(of, kind);
+  if (divisor != 1) r = op(Op::kDiv, cast(r, Type::kF64), constant(divisor, Type::kF64));
+  if (root) r = op(Op::kSqrt, cast(r, Type::kF64));
+  store_kept(cast(r, toolkit::type_of(t.dtype)), t);
 }
 
 Dims FusedKernel::widest(const Dims& dims) const {
@@ -128,7 +150,8 @@ class KernelText {
     std::vector<Dims> strides;
     for (const auto& l : k.loads_) strides.push_back(toolkit::broadcast_strides(l.tensor, k.dims_));
     for (const auto& s : k.stores_) strides.push_back(s.tensor.layout.strides);
-    for (const auto& r : k.reductions_) strides.push_back(r.tensor.layout.strides);
+    for (const auto& l : k.kept_loads_) strides.push_back(l.tensor.layout.strides);
+    for (const auto& s : k.kept_stores_) strides.push_back(s.tensor.layout.strides);
     const Dims rows = toolkit::row_major(k.dims_);
     for (const auto& i : k.indices_) {
       Dims s(k.dims_.size(), 0);
@@ -168,9 +191,12 @@ class KernelText {
 
   const Dims& strides_of_load(size_t i) const { return walk_.loops.strides[i]; }
   const Dims& strides_of_store(size_t i) const { return walk_.loops.strides[k_.loads_.size() + i]; }
-  const Dims& strides_of_total(size_t i) const { return walk_.loops.strides[k_.loads_.size() + k_.stores_.size() + i]; }
+  const Dims& strides_of_kept_load(size_t i) const { return walk_.loops.strides[k_.loads_.size() + k_.stores_.size() + i]; }
+  const Dims& strides_of_kept_store(size_t i) const {
+    return walk_.loops.strides[k_.loads_.size() + k_.stores_.size() + k_.kept_loads_.size() + i];
+  }
   const Dims& strides_of_index(size_t i) const {
-    return walk_.loops.strides[k_.loads_.size() + k_.stores_.size() + k_.reductions_.size() + i];
+    return walk_.loops.strides[k_.loads_.size() + k_.stores_.size() + k_.kept_loads_.size() + k_.kept_stores_.size() + i];
   }
   const Dims& strides_of_random() const { return walk_.loops.strides.back(); }
 
@@ -206,6 +232,7 @@ class KernelText {
     std::string out;
     for (const auto& c : k_.constants_) out += declare(c.reg, c.text);
     for (const auto& p : k_.numbers_) out += declare(p.reg, number_text(p.number, k_.type(p.reg)));
+    for (const auto& l : k_.lines_[0]) out += declare(l.reg, l.text);
     for (size_t i = 0; i < k_.randoms_.size(); ++i) {
       const std::string n = std::to_string(i);
       out += "const unsigned long long seed" + n + " = " + word(Word::i64(k_.randoms_[i].seed)) + ", offset" + n + " = " +
@@ -253,7 +280,7 @@ class KernelText {
         out += declare(k_.loads_[i].reg, "lazyt_load(" + pointer(k_.loads_[i].tensor, true) + ", " + place(strides_of_load(i)) + ")");
     for (size_t i = 0; i < k_.indices_.size(); ++i) out += declare(k_.indices_[i].reg, place(strides_of_index(i)));
     if (!k_.randoms_.empty()) out += uniforms(place(strides_of_random()));
-    for (const auto& l : k_.lines_) out += declare(l.reg, l.text);
+    for (const auto& l : k_.lines_[1]) out += declare(l.reg, l.text);
     for (size_t i = 0; i < k_.stores_.size(); ++i)
       out += "lazyt_store(" + pointer(k_.stores_[i].tensor, false) + ", " + place(strides_of_store(i)) + ", " + reg(k_.stores_[i].reg) + ");\n";
     return out;
@@ -292,7 +319,17 @@ class KernelText {
       }
       (same ? in_place : reads).push_back(t.storage);
     }
+    for (size_t i = 0; i < k_.kept_loads_.size(); ++i) {
+      const Tensor& t = k_.kept_loads_[i].tensor;
+      bool same = k_.stores_.empty();
+      for (size_t j = 0; same && j < k_.kept_stores_.size(); ++j) {
+        const Tensor& s = k_.kept_stores_[j].tensor;
+        same = s.layout.offset == t.layout.offset && strides_of_kept_store(j) == strides_of_kept_load(i) && s.element() == t.element();
+      }
+      (same ? in_place : reads).push_back(t.storage);
+    }
     for (const auto& s : k_.stores_) writes.push_back(s.tensor.storage);
+    for (const auto& s : k_.kept_stores_) writes.push_back(s.tensor.storage);
   }
 
   // The widest pack in which all operands can be brought in: 16 bytes of the largest element. They lie side by side along
@@ -359,7 +396,7 @@ class KernelText {
     }
     if (!k_.randoms_.empty() && !(linear_random && pack % 4 == 0))
       compute += uniforms(linear_random ? "i + j" : place(strides_of_random()) + " + j * " + std::to_string(strides_of_random().back()) + "ll");
-    for (const auto& l : k_.lines_) compute += declare(l.reg, l.text);
+    for (const auto& l : k_.lines_[1]) compute += declare(l.reg, l.text);
     for (size_t j = 0; j < k_.stores_.size(); ++j) {
       const auto& s = k_.stores_[j];
       const std::string p = pointer(s.tensor, false), name = "q" + std::to_string(j);
@@ -383,42 +420,33 @@ class KernelText {
 
   // ---- reductions
 
-  std::string total_type(size_t i) const {
-    const auto& r = k_.reductions_[i];
-    const bool logical = r.kind == ReduceKind::kAny || r.kind == ReduceKind::kAll;
-    return toolkit::is_float(k_.type(r.reg)) && !logical ? "double" : "long long";
-  }
+  std::string total_type(size_t i) const { return register_name(k_.type(k_.reductions_[i].reg)); }
   std::string kind(size_t i) const { return std::to_string(static_cast<int>(k_.reductions_[i].kind)); }
   std::string total(size_t i) const { return "t" + std::to_string(i); }
-  std::string starts() const {
+  std::string starts(bool again = false) const {
     std::string out;
     for (size_t i = 0; i < k_.reductions_.size(); ++i)
-      out += total_type(i) + " " + total(i) + " = lazyt_start<" + kind(i) + ", " + total_type(i) + ">();\n";
+      out += (again ? "" : total_type(i) + " ") + total(i) + " = lazyt_start<" + kind(i) + ", " + total_type(i) + ">();\n";
     return out;
   }
   // Whether a few neighbours are added in f32 before their sum goes to the total: GPUs have few f64 units.
-  bool sums_f32(size_t i) const { return k_.reductions_[i].kind == ReduceKind::kSum && k_.type(k_.reductions_[i].reg) == Type::kF32; }
+  bool sums_f32(size_t i) const { return k_.reductions_[i].kind == ReduceKind::kSum && k_.type(k_.reductions_[i].of) == Type::kF32; }
   std::string joins() const {
     std::string out;
     for (size_t i = 0; i < k_.reductions_.size(); ++i)
-      out += sums_f32(i) ? "s" + std::to_string(i) + " += " + reg(k_.reductions_[i].reg) + ";\n"
-                         : total(i) + " = lazyt_join<" + kind(i) + ">(" + total(i) + ", " + reg(k_.reductions_[i].reg) + ");\n";
+      out += sums_f32(i) ? "s" + std::to_string(i) + " += " + reg(k_.reductions_[i].of) + ";\n"
+                         : total(i) + " = lazyt_join<" + kind(i) + ">(" + total(i) + ", " + reg(k_.reductions_[i].of) + ");\n";
     return out;
   }
-  // Stores the results of totals t0, t1, ...; `at`(i): where.
-  template <class F>
-  std::string finishes(F&& at) {
+  // What totals t0, t1, ... become.
+  std::string finishes() {
     std::string out;
-    for (size_t i = 0; i < k_.reductions_.size(); ++i) {
-      const auto& r = k_.reductions_[i];
-      std::string value = total(i);
-      char divisor[40];
-      std::snprintf(divisor, sizeof divisor, " / lazyt_f64(0x%016llxull)", static_cast<unsigned long long>(std::bit_cast<uint64_t>(r.divisor)));
-      if (r.divisor != 1) value = "(double)" + value + divisor;
-      if (r.root) value = "sqrt((double)(" + value + "))";
-      out += "lazyt_store(" + pointer(r.tensor, false) + ", " + at(i) + ", lazyt_cast<" + register_name(toolkit::type_of(r.tensor.dtype)) +
-             ">(" + value + "));\n";
-    }
+    for (size_t i = 0; i < k_.kept_loads_.size(); ++i)
+      out += declare(k_.kept_loads_[i].reg, "lazyt_load(" + pointer(k_.kept_loads_[i].tensor, true) + ", " + place(strides_of_kept_load(i)) + ")");
+    for (size_t i = 0; i < k_.reductions_.size(); ++i) out += declare(k_.reductions_[i].reg, total(i));
+    for (const auto& l : k_.lines_[2]) out += declare(l.reg, l.text);
+    for (size_t i = 0; i < k_.kept_stores_.size(); ++i)
+      out += "lazyt_store(" + pointer(k_.kept_stores_[i].tensor, false) + ", " + place(strides_of_kept_store(i)) + ", " + reg(k_.kept_stores_[i].reg) + ");\n";
     return out;
   }
 
@@ -435,54 +463,41 @@ class KernelText {
     return c;
   }
 
-  // The totals of parts go to memory, as [reduction][part][kept]; a second kernel combines them.
-  std::string leave_parts(const Tensor& memory, const std::string& kept, int64_t kept_count, int64_t parts) {
-    std::string out;
-    const std::string base = word(Word::address(memory));
-    for (size_t i = 0; i < k_.reductions_.size(); ++i)
-      out += "((" + total_type(i) + "*)" + base + ")[(" + std::to_string(static_cast<int64_t>(i) * parts) + "ll + part) * " +
-             std::to_string(kept_count) + "ll + " + kept + "] = " + total(i) + ";\n";
-    return out;
-  }
-  void add_finish(Builder& b, const Tensor& memory, int64_t kept_count, int64_t parts) {
-    words_.clear();
-    std::string body = "const long long k = (long long)block * " + std::to_string(kThreads) + " + threadIdx.x;\nif (k >= " +
-                       std::to_string(kept_count) + ") return;\n" + starts();
-    const std::string base = word(Word::address(memory));
-    body += "for (int s = 0; s < " + std::to_string(parts) + "; ++s) {\n";
-    for (size_t i = 0; i < k_.reductions_.size(); ++i)
-      body += total(i) + " = lazyt_combine<" + kind(i) + ">(" + total(i) + ", ((const " + total_type(i) + "*)" + base + ")[(" +
-              std::to_string(static_cast<int64_t>(i) * parts) + "ll + s) * " + std::to_string(kept_count) + "ll + k]);\n";
-    body += "}\n" + kept_counters("k") + finishes([&](size_t i) { return place(strides_of_total(i)); });
-    std::vector<StorageId> writes;
-    for (const auto& r : k_.reductions_) writes.push_back(r.tensor.storage);
-    add(b, "combine", body, {static_cast<uint32_t>((kept_count + kThreads - 1) / kThreads), 1, 1}, {memory.storage}, writes, {}, true);
-  }
-  // Counters of the kept loops from the index of the kept element; reduced ones are not named.
-  std::string kept_counters(const std::string& of) const {
-    const std::string inner = std::to_string(walk_.inner());
-    return counters("(" + of + " / " + inner + ")", 0, walk_.first) + counters_behind("(" + of + " % " + inner + ")");
-  }
   std::string counters_behind(const std::string& of) const { return counters(of, walk_.last, walk_.loops.dims.size()); }
 
-  // body: over `at` of `blocks` for each part.
-  void add_reduction(Builder& b, const char* base, std::string body, const std::string& kept, int64_t blocks, Cut c) {
-    const std::string count = std::to_string(blocks);
-    body = (c.parts == 1 ? "const unsigned part = 0, at = block;\n" : "const unsigned part = block / " + count + "u, at = block % " + count + "u;\n") + body;
-    const std::array<uint32_t, 3> grid{static_cast<uint32_t>(blocks * c.parts), 1, 1};
-    const int64_t kept_count = walk_.outer() * walk_.inner();
+  // How the threads of a block share the elements of their totals.
+  struct Share {
+    std::string first, step;  // of a thread's elements
+    std::string has, kept;    // whether the thread has a kept element, and its index
+    std::string totals;       // brings a kept element's totals to the thread whose `first` is 0
+  };
+  // body: over `at` of `blocks` for each part, to what a thread has added.
+  void add_reduction(Builder& b, const char* base, std::string body, const Share& share, int64_t blocks, Cut c) {
+    const std::string count = std::to_string(blocks), finish = "if (" + share.first + " == 0 && " + share.has + ") {\n";
+    body = (c.parts == 1 ? "const unsigned part = 0, at = block;\n" : "const unsigned part = block / " + count + "u, at = block % " + count + "u;\n") + body +
+           share.totals;
     std::vector<StorageId> reads, writes, in_place;
     accesses(reads, writes, in_place);
-    if (c.parts == 1) {
-      body += finishes([&](size_t i) { return place(strides_of_total(i)); }) + "}\n";
-      for (const auto& r : k_.reductions_) writes.push_back(r.tensor.storage);
-      return add(b, base, body, grid, reads, writes, in_place, true);
+    if (c.parts > 1) {
+      // Totals of parts go to memory, as [reduction][part][kept]; the last block of all parts combines them in their order.
+      const int64_t kept_count = walk_.outer() * walk_.inner();
+      const Tensor memory = b.scratch(LAZYT_DTYPE_INT64, {static_cast<int64_t>(k_.reductions_.size()) * c.parts * kept_count});
+      writes.push_back(memory.storage);
+      const std::string base_word = word(Word::address(memory));
+      auto place_of = [&](size_t i, const char* part) {
+        return "((" + total_type(i) + "*)" + base_word + ")[(" + std::to_string(static_cast<int64_t>(i) * c.parts) + "ll + " + part + ") * " +
+               std::to_string(kept_count) + "ll + " + share.kept + "]";
+      };
+      body += finish;
+      for (size_t i = 0; i < k_.reductions_.size(); ++i) body += place_of(i, "part") + " = " + total(i) + ";\n";
+      body += "}\nif (!lazyt_is_last((unsigned*)" + word(Word::address(b.counters(blocks))) + " + at, " + std::to_string(c.parts) + "u)) return;\n" + starts(true) +
+              "if (" + share.has + ")\nfor (int s = " + share.first + "; s < " + std::to_string(c.parts) + "; s += " + share.step + ") {\n";
+      for (size_t i = 0; i < k_.reductions_.size(); ++i)
+        body += total(i) + " = lazyt_combine<" + kind(i) + ">(" + total(i) + ", " + place_of(i, "s") + ");\n";
+      body += "}\n" + share.totals;
     }
-    const Tensor memory = b.scratch(LAZYT_DTYPE_INT64, {static_cast<int64_t>(k_.reductions_.size()) * c.parts * kept_count});
-    body += leave_parts(memory, kept, kept_count, c.parts) + "}\n";
-    writes.push_back(memory.storage);
-    add(b, base, body, grid, reads, writes, in_place, true);
-    add_finish(b, memory, kept_count, c.parts);
+    body += finish + finishes() + "}\n";
+    add(b, base, body, {static_cast<uint32_t>(blocks * c.parts), 1, 1}, reads, writes, in_place, true);
   }
   // The reduced loops from the thread's first element to the end of its part.
   std::string reduced_loop(const Cut& c, const std::string& first, int64_t step) {
@@ -517,14 +532,14 @@ class KernelText {
                        std::to_string(each) + "ll + threadIdx.x / " + std::to_string(across) + ";\n" +
                        counters("k", 0, walk_.first) + counters_behind("0ll") + starts() + "if (k < " + std::to_string(outer) + ") {\n" +
                        reduced_loop(c, "tx", across) + "}\n";
+    std::string totals;
     if (across > 1)
       for (size_t i = 0; i < k_.reductions_.size(); ++i)
-        body += total(i) + " = " +
-                (across == kThreads ? "lazyt_block_total<" + kind(i) + ", " + total_type(i) + ", " + std::to_string(across)
-                                    : "lazyt_lanes_total<" + kind(i) + ", " + std::to_string(across)) +
-                ">(" + total(i) + ");\n";
-    body += "if (tx == 0 && k < " + std::to_string(outer) + ") {\n";
-    add_reduction(b, "rows", std::move(body), "k", blocks, c);
+        totals += total(i) + " = " +
+                  (across == kThreads ? "lazyt_block_total<" + kind(i) + ", " + total_type(i) + ", " + std::to_string(across)
+                                      : "lazyt_lanes_total<" + kind(i) + ", " + std::to_string(across)) +
+                  ">(" + total(i) + ");\n";
+    add_reduction(b, "rows", std::move(body), {"tx", std::to_string(across), "k < " + std::to_string(outer), "k", std::move(totals)}, blocks, c);
   }
 
   // Threads side by side take columns side by side, and several rows of threads each a share of the column.
@@ -542,11 +557,12 @@ class KernelText {
                        std::to_string(tiles) + ", q = at % " + std::to_string(tiles) + " * " + w + "ll + tx;\n" +
                        counters("o", 0, walk_.first) + counters_behind("q") + starts() + "if (q < " + std::to_string(inner) + ") {\n" +
                        reduced_loop(c, "ty", high) + "}\n";
+    std::string totals;
     if (high > 1)
       for (size_t i = 0; i < k_.reductions_.size(); ++i)
-        body += total(i) + " = lazyt_down_total<" + kind(i) + ", " + w + ", " + std::to_string(kThreads) + ">(" + total(i) + ");\n";
-    body += "if (ty == 0 && q < " + std::to_string(inner) + ") {\n";
-    add_reduction(b, "columns", std::move(body), "o * " + std::to_string(inner) + "ll + q", blocks, c);
+        totals += total(i) + " = lazyt_down_total<" + kind(i) + ", " + w + ", " + std::to_string(kThreads) + ">(" + total(i) + ");\n";
+    add_reduction(b, "columns", std::move(body),
+                  {"ty", std::to_string(high), "q < " + std::to_string(inner), "o * " + std::to_string(inner) + "ll + q", std::move(totals)}, blocks, c);
   }
 
   const FusedKernel& k_;

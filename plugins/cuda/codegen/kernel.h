@@ -7,10 +7,13 @@
 //   rows     (nothing is kept inside the reduced loops)  1 to 256 threads a row, next to each other
 //   columns  (something is)                              threads side by side, each adding down its column
 //
-// and where that is too few threads for a GPU, the reduced loops are cut and a second kernel adds up the parts. Totals are
-// f64 of floats and i64 of integers, added in an order that the sizes alone decide: the same bits in every run.
+// and where that is too few threads for a GPU, the reduced loops are cut and the last block of a row adds up the parts.
+// Totals are f64 of floats and i64 of integers, added in an order that the sizes alone decide: the same bits in every run.
+// What is computed from totals belongs to the same kernel.
 #pragma once
 
+#include <algorithm>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -45,17 +48,20 @@ class FusedKernel {
   Reg index(size_t dim);
   Reg uniform(const Number& seed, const Number& offset);
 
+  // ---- of totals: instructions that have one of these for an operand run once for each kept element
+  Reg total(Reg r, ReduceKind kind);  // f64 of floats, else i64
+  Reg load_kept(const Tensor& t);     // t: as store_kept's
+
   // ---- results
   void store(Reg r, const Tensor& t) { stores_.push_back({t, r}); }
-  // t: the kept dims of the walk (as many dims as the walk, the reduced ones of stride 0). The total is scaled by
-  // 1 / divisor, then its root taken if asked.
-  void reduce(Reg r, ReduceKind kind, const Tensor& t, double divisor = 1, bool root = false) {
-    reductions_.push_back({t, r, kind, divisor, root});
-  }
+  // t: the kept dims of the walk (as many dims as the walk, the reduced ones of stride 0).
+  void store_kept(Reg r, const Tensor& t) { kept_stores_.push_back({t, r}); }
+  // The total scaled by 1 / divisor, then its root taken if asked.
+  void reduce(Reg r, ReduceKind kind, const Tensor& t, double divisor = 1, bool root = false);
 
   // Strides over the walk's dims of the first load that has an element for each; empty if none has.
   Dims widest(const Dims& dims) const;
-  bool empty() const { return stores_.empty() && reductions_.empty(); }
+  bool empty() const { return stores_.empty() && kept_stores_.empty(); }
   // Adds the steps to b. The second is for kernels that store before they have read all.
   void build(Builder& b, const std::vector<StorageId>& may_alias_inputs);
 
@@ -78,11 +84,8 @@ class FusedKernel {
     Reg reg;
   };
   struct Reduction {
-    Tensor tensor;
-    Reg reg;
+    Reg of, reg;
     ReduceKind kind;
-    double divisor;
-    bool root;
   };
   struct Random {
     Number seed, offset;
@@ -94,26 +97,33 @@ class FusedKernel {
     std::string text;
   };
 
-  Reg add_register(Type type) {
+  // How often a register is computed: once a thread, for each element, for each kept element.
+  enum class Often : uint8_t { kOnce, kEach, kKept };
+  Reg add_register(Type type, Often often) {
     types_.push_back(type);
+    often_.push_back(often);
     return static_cast<Reg>(types_.size() - 1);
   }
-  Reg add_line(Type type, std::string text) {
-    const Reg r = add_register(type);
-    lines_.push_back({r, std::move(text)});
+  Reg add_line(Type type, std::string text, std::initializer_list<Reg> operands) {
+    Often often = Often::kOnce;
+    for (Reg r : operands)
+      if (r != kNoReg) often = std::max(often, often_[r]);
+    const Reg r = add_register(type, often);
+    lines_[static_cast<size_t>(often)].push_back({r, std::move(text)});
     return r;
   }
 
   Dims dims_;
   std::vector<bool> reduced_;
   std::vector<Type> types_;  // of registers
-  std::vector<Line> lines_;
+  std::vector<Often> often_;
+  std::vector<Line> lines_[3];  // by Often
   std::vector<Line> constants_;
-  std::vector<Load> loads_;
+  std::vector<Load> loads_, kept_loads_;
   std::vector<Parameter> numbers_;
   std::vector<Index> indices_;
   std::vector<Random> randoms_;
-  std::vector<Store> stores_;
+  std::vector<Store> stores_, kept_stores_;
   std::vector<Reduction> reductions_;
 };
 

@@ -606,3 +606,16 @@ LAZYT_FN A lazyt_down_total(A x) {
   __syncthreads();  // before the next one writes
   return x;
 }
+// Whether this block is the last of `blocks` that come here with this counter, which is 0 before and after. All threads of a
+// block of one dim call it. What the others wrote before, the last one reads.
+LAZYT_FN bool lazyt_is_last(unsigned* counter, unsigned blocks) {
+  __shared__ bool last;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    __threadfence();
+    last = atomicInc(counter, blocks - 1) == blocks - 1;
+    __threadfence();
+  }
+  __syncthreads();
+  return last;
+}

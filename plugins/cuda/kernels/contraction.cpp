@@ -6,7 +6,8 @@ namespace lazyt::cuda {
 namespace {
 
 // A block computes BM x BN sums, a thread TM x TN of them, over BK products at a time that lie in shared
-// memory; the next are on their way meanwhile. SPLITS blocks may share the products of a sum.
+// memory; the next are on their way meanwhile. SPLITS blocks may share the products of a sum: the last of them adds the
+// parts in their order.
 constexpr std::string_view kTiled = R"(
   constexpr int kThreads = (BM / TM) * (BN / TN), kAcross = BN / TN, kDown = BM / TM;
   constexpr int kLeft = BM * BK / kThreads, kRight = BN * BK / kThreads;
@@ -49,11 +50,7 @@ constexpr std::string_view kTiled = R"(
         next_right[r] = has_column[column] && k < last ? right[column].at(k) : (C)0;
       }
     };
-    A sums[TM][TN];
-#pragma unroll
-    for (int i = 0; i < TM; ++i)
-#pragma unroll
-      for (int j = 0; j < TN; ++j) sums[i][j] = 0;
+    A sums[TM][TN] = {};
     fetch(first);
     for (long long k0 = first; k0 < last; k0 += BK) {
 #pragma unroll
@@ -82,29 +79,26 @@ constexpr std::string_view kTiled = R"(
       }
       __syncthreads();
     }
+    // f(m, n, sum) of the thread's sums.
+    auto each = [&](auto f) {
 #pragma unroll
-    for (int i = 0; i < TM; ++i)
+      for (int i = 0; i < TM; ++i)
 #pragma unroll
-      for (int j = 0; j < TN; ++j) {
-        const long long m = m0 + down + i * kDown, n = n0 + across + j * kAcross;
-        if (m >= size_m || n >= size_n) continue;
-        if (SPLITS > 1)
-          ((A*)a.w[WORDS - 1])[((part * BATCH + z) * size_m + m) * size_n + n] = sums[i][j];
-        else
-          Store::put(a, z, m, n, sums[i][j]);
-      }
-  }
-}
-)";
-
-// The second pass: parts of each sum, in their order.
-constexpr std::string_view kJoin = R"(
-  const long long size_m = SIZE_M, size_n = SIZE_N, count = BATCH * size_m * size_n;
-  const A* parts = (const A*)a.w[WORDS - 1];
-  for (long long e = block * 256LL + threadIdx.x; e < count; e += blocks * 256LL) {
-    A sum = 0;
-    for (int part = 0; part < SPLITS; ++part) sum += parts[part * count + e];
-    Store::put(a, e / size_n / size_m, e / size_n % size_m, e % size_n, sum);
+        for (int j = 0; j < TN; ++j) {
+          const long long m = m0 + down + i * kDown, n = n0 + across + j * kAcross;
+          if (m < size_m && n < size_n) f(m, n, sums[i][j]);
+        }
+    };
+    if (SPLITS > 1) {
+      A* const parts = (A*)a.w[WORDS - 2] + z * size_m * size_n;
+      each([&](long long m, long long n, A& sum) { parts[(part * BATCH * size_m + m) * size_n + n] = sum; });
+      if (!lazyt_is_last((unsigned*)a.w[WORDS - 1] + (z * tiles_m * tiles_n + tile % (tiles_m * tiles_n)), SPLITS)) continue;
+      each([&](long long m, long long n, A& sum) {
+        sum = 0;
+        for (int p = 0; p < SPLITS; ++p) sum += parts[(p * BATCH * size_m + m) * size_n + n];
+      });
+    }
+    each([&](long long m, long long n, A& sum) { Store::put(a, z, m, n, sum); });
   }
 }
 )";
@@ -172,24 +166,20 @@ void add_contraction(Builder& b, Contraction c) {
   defines.insert(defines.end(), shape.begin(), shape.end());
   defines.insert(defines.end(), c.defines.begin(), c.defines.end());
   // Several may be one launch: see KernelStep::body.
-  auto add = [&](const std::string& name, std::string_view text, bool reads, uint32_t blocks, uint32_t threads,
-                 std::vector<Word> words, const std::vector<StorageId>& read, StorageId written) {
-    std::string body = "{\n  struct Args { const unsigned long long* w; };\n  const Args a{w};\n" + c.common;
-    if (reads) body += c.left + c.right;
-    body += c.store;
+  auto add = [&](std::string_view text, uint32_t blocks, uint32_t threads, std::vector<Word> words, const std::vector<StorageId>& writes) {
+    std::string body = "{\n  struct Args { const unsigned long long* w; };\n  const Args a{w};\n" + c.common + c.left + c.right + c.store;
     body += text;
     defines.emplace_back("WORDS", std::to_string(words.size()));
     auto step = std::make_unique<KernelStep>();
     step->before = kTeamText;
     step->body = enclosed(body, defines);
-    step->source = specialise(name, step->before + "LAZYT_KERNEL(KERNEL, " + std::to_string(words.size()) + ", " +
+    step->source = specialise(c.name, step->before + "LAZYT_KERNEL(KERNEL, " + std::to_string(words.size()) + ", " +
                                         std::to_string(threads) + ") {\nconst unsigned long long* w = a.w;\n" +
                                         "const unsigned block = blockIdx.x, blocks = gridDim.x;\n" + step->body + "}\n", {});
     step->grid = {blocks, 1, 1};
     step->block = {threads, 1, 1};
     step->words = std::move(words);
-    defines.pop_back();
-    b.add_kernel(std::move(step), read, {written});
+    b.add_kernel(std::move(step), c.reads, writes);
   };
   std::vector<Word> words = c.words;
 
@@ -204,7 +194,7 @@ void add_contraction(Builder& b, Contraction c) {
     defines.emplace_back("N_LAST", flag(n_last));
     const auto blocks =
         static_cast<uint32_t>(std::min<int64_t>(ceil_div(walk.lines, team.lines()), INT32_MAX));
-    return add(c.name, kEach, true, blocks, team.threads, std::move(words), c.reads, c.write);
+    return add(kEach, blocks, team.threads, std::move(words), {c.write});
   }
 
   Tile tile = kLarge;
@@ -219,19 +209,15 @@ void add_contraction(Builder& b, Contraction c) {
                          {"TN", std::to_string(tile.tn)},        {"SPLITS", std::to_string(splits)},
                          {"LEFT_ALONG_K", flag(c.left_along_k)}, {"RIGHT_ALONG_K", flag(c.right_along_k)}};
   defines.insert(defines.end(), tiled.begin(), tiled.end());
-  Tensor parts;
+  std::vector<StorageId> writes = {c.write};
   if (splits > 1) {
-    parts = b.scratch(sums, {splits, c.batch, c.m, c.n});
+    const Tensor parts = b.scratch(sums, {splits, c.batch, c.m, c.n});
     words.push_back(Word::address(parts));
+    words.push_back(Word::address(b.counters(tile.blocks(c))));
+    writes.push_back(parts.storage);
   }
   const auto blocks = static_cast<uint32_t>(std::min<int64_t>(tile.blocks(c) * splits, INT32_MAX));
-  add(c.name, kTiled, true, blocks, static_cast<uint32_t>(tile.bm / tile.tm * (tile.bn / tile.tn)), words, c.reads,
-      splits > 1 ? parts.storage : c.write);
-  if (splits == 1) return;
-  std::vector<StorageId> reads = c.reads;
-  reads.push_back(parts.storage);
-  const auto joins = static_cast<uint32_t>(std::min<int64_t>(ceil_div(c.batch * c.m * c.n, 256), INT32_MAX));
-  add(c.name + "_join", kJoin, false, joins, 256, std::move(words), reads, c.write);
+  add(kTiled, blocks, static_cast<uint32_t>(tile.bm / tile.tm * (tile.bn / tile.tn)), std::move(words), writes);
 }
 
 }  // namespace lazyt::cuda

@@ -400,34 +400,42 @@ void lower_batch_norm(Builder& b, const lazyt_node_t& node) {
   const Result new_mean = kind.updates ? Result(b, node.results + 3, in.dtype, c) : Result();
   const Result new_var = kind.updates ? Result(b, node.results + 4, in.dtype, c) : Result();
   const lazyt_dtype_t compute = compute_dtype(in.dtype);
-  Tensor mu, variance;
+  // In training a pass over the elements, which ends with what is one for each channel; else that alone.
+  const Dims channel{c};
+  Fused each(training ? channels.dims : channel, training ? channels.reduced : std::vector<bool>{}, in.dtype);
+  auto load = [&](const Tensor& t) { return training ? each.k.cast(each.k.load_kept(channels.of(t)), each.type) : each.load(t); };
+  auto store = [&](Reg r, const Tensor& t) {
+    if (training) each.k.store_kept(each.k.cast(r, type_of(t.dtype)), channels.of(t));
+    else each.store(r, t);
+  };
+  Tensor mu;
+  Reg m, var;
   if (training) {
     mu = mean.wanted ? mean.tensor : b.scratch(compute, {c});
-    variance = b.scratch(compute, {c});
-    Fused first(channels.dims, channels.reduced, in.dtype);
-    first.k.reduce(first.load(in), ReduceKind::kSum, channels.of(mu), channels.count);
-    first.build(b);
-    Fused second(channels.dims, channels.reduced, in.dtype);
-    const Reg d = second.sub(second.load(in), second.load(channels.of(mu)));
-    second.k.reduce(second.mul(d, d), ReduceKind::kSum, channels.of(variance), channels.count);
-    second.build(b);
+    // Around the channel's first element, so that a mean far from 0 takes nothing from the squares.
+    Tensor first = in;
+    first.layout.strides.assign(channels.dims.size(), 0);
+    first.layout.strides[1] = in.strides()[1];
+    auto wide = [&](Reg r) { return each.k.cast(r, Type::kF64); };
+    const Reg d = each.sub(wide(each.k.load(in)), wide(each.k.load(first))), n = each.k.constant(channels.count, Type::kF64);
+    const Reg from_first = each.k.op(Op::kDiv, each.k.total(d, ReduceKind::kSum), n);
+    const Reg squares = each.k.op(Op::kDiv, each.k.total(each.mul(d, d), ReduceKind::kSum), n);
+    m = each.k.cast(each.add(wide(each.k.load_kept(first)), from_first), each.type);
+    var = each.k.cast(each.k.op(Op::kMax, each.sub(squares, each.mul(from_first, from_first)), each.k.constant(0, Type::kF64)), each.type);
+    store(m, mu);
   } else {
-    mu = *running_mean, variance = *running_var;
+    mu = *running_mean;
+    m = each.load(mu), var = each.load(*running_var);
+    if (mean.wanted) store(m, mean.tensor);
   }
   const Tensor scale = b.scratch(compute, {c});
-  Fused each({c}, {}, in.dtype);
-  const Reg var = each.load(variance), m = each.load(mu),
-            inv = each.k.op(Op::kRsqrt, each.add(var, each.number(eps)));
-  each.store(weight ? each.mul(inv, each.load(*weight)) : inv, scale);
-  if (invstd.wanted) each.store(inv, invstd.tensor);
-  if (mean.wanted && !training) each.store(m, mean.tensor);
+  const Reg inv = each.k.op(Op::kRsqrt, each.add(var, each.number(eps)));
+  store(weight ? each.mul(inv, load(*weight)) : inv, scale);
+  if (invstd.wanted) store(inv, invstd.tensor);
   auto update = [&](const Result& result, const Optional& old, Reg now) {
     if (!result.wanted) return;
-    const Reg before = each.load(*old);
-    const Reg p = each.number(momentum);
-    each.store(
-        training ? each.add(each.mul(p, now), each.mul(each.sub(each.constant(1), p), before)) : before,
-        result.tensor);
+    const Reg before = load(*old), p = each.number(momentum);
+    store(training ? each.add(each.mul(p, now), each.mul(each.sub(each.constant(1), p), before)) : before, result.tensor);
   };
   update(new_mean, running_mean, m);
   update(new_var, running_var,
@@ -461,27 +469,25 @@ void lower_batch_norm_backward(Builder& b, const lazyt_node_t& node) {
   const Result grad_bias(b, node.results + 2, in.dtype, mask_at(b, args[9], 2) ? c : -1);
   const lazyt_dtype_t compute = compute_dtype(in.dtype);
 
-  const Tensor sum_g = grad_bias.wanted ? grad_bias.tensor : b.scratch(compute, {c}),
-               sum_gx = b.scratch(compute, {c});
-  Fused sums(channels.dims, channels.reduced, in.dtype);
-  const Reg g = sums.load(grad), d = sums.sub(sums.load(in), sums.load(channels.of(mean)));
-  sums.k.reduce(g, ReduceKind::kSum, channels.of(sum_g));
-  sums.k.reduce(sums.mul(g, d), ReduceKind::kSum, channels.of(sum_gx));
-  sums.build(b);
-
   const Tensor ka = b.scratch(compute, {c}), kb = b.scratch(compute, {c}), kc = b.scratch(compute, {c});
-  Fused each({c}, {}, in.dtype);
-  Reg inv = each.load(spread);
-  if (!training) inv = each.k.op(Op::kRsqrt, each.add(inv, each.number(eps)));
-  const Reg scale = weight ? each.mul(inv, each.load(*weight)) : inv, gx = each.load(sum_gx);
-  each.store(scale, ka);
-  if (training) {
-    const Reg share = each.mul(scale, each.constant(-1 / channels.count));
-    each.store(each.mul(each.mul(each.mul(share, inv), inv), gx), kb);
-    each.store(each.mul(share, each.load(sum_g)), kc);
+  Fused sums(channels.dims, channels.reduced, in.dtype);
+  auto load = [&](const Tensor& t) { return sums.k.cast(sums.k.load_kept(channels.of(t)), sums.type); };
+  auto store = [&](Reg r, const Tensor& t) { sums.k.store_kept(sums.k.cast(r, type_of(t.dtype)), channels.of(t)); };
+  auto total = [&](Reg r) { return sums.k.cast(sums.k.total(r, ReduceKind::kSum), sums.type); };
+  const Reg g = sums.load(grad), d = sums.sub(sums.load(in), sums.load(channels.of(mean)));
+  const Reg sum_g = total(g), sum_gx = total(sums.mul(g, d));
+  Reg inv = load(spread);
+  if (!training) inv = sums.k.op(Op::kRsqrt, sums.add(inv, sums.number(eps)));
+  const Reg scale = weight ? sums.mul(inv, load(*weight)) : inv;
+  if (wants_in) store(scale, ka);
+  if (wants_in && training) {
+    const Reg share = sums.mul(scale, sums.constant(-1 / channels.count));
+    store(sums.mul(sums.mul(sums.mul(share, inv), inv), sum_gx), kb);
+    store(sums.mul(share, sum_g), kc);
   }
-  if (grad_weight.wanted) each.store(each.mul(gx, inv), grad_weight.tensor);
-  each.build(b);
+  if (grad_weight.wanted) store(sums.mul(sum_gx, inv), grad_weight.tensor);
+  if (grad_bias.wanted) store(sum_g, grad_bias.tensor);
+  sums.build(b);
 
   if (wants_in) {
     Fused apply(channels.dims, {}, in.dtype);

@@ -2,7 +2,9 @@
 
 Needs no GPU: with --fake FOLDER (a build's tests/cuda/fake) driver and compiler are stand-ins on the host, and the steps
 run there, on small data. Losses must be eager's and no operator may run on the host, or the bench fails. With --compile
-also what torch.compile's code of the same model (without the optimizer, for the CPU) calls.
+also what torch.compile's code of the same model, forward and backward without the optimizer, for the CPU, calls; beside
+it stands what a step without the optimizer launches. Its code has one call for both gradients of a convolution, which are
+two launches in any library.
 """
 
 import argparse
@@ -57,8 +59,9 @@ def small(data):
 
 
 def programs() -> dict[str, list[str]]:
-    """The steps of each program that was compiled."""
-    return {p.name: [line.split("\t")[0] for line in p.read_text().splitlines()] for p in DUMP.glob("program_*.txt")}
+    """The steps of each program that was compiled, in that order."""
+    paths = sorted(DUMP.glob("program_*.txt"), key=lambda p: int(p.stem.rsplit("_", 1)[1]))
+    return {p.name: [line.split("\t")[0] for line in p.read_text().splitlines()] for p in paths}
 
 
 class Operators(TorchDispatchMode):
@@ -71,17 +74,23 @@ class Operators(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
+class NoOptimizer(torch.optim.Optimizer):
+    def __init__(self, parameters):
+        super().__init__(parameters, {})
+
+    def step(self):
+        pass
+
+
 def launches(row: models.Row) -> collections.Counter:
-    """Of the steady step: the last program that a third step compiled or the largest there is."""
-    before = programs()
+    """Of the steady step: of the program that was compiled last."""
     step = row.stepper("lazyt")
     for _ in range(3):
         result = step()
         lazyt.mark_step()
         del result
     lazyt.wait_device_ops()
-    made = [steps for name, steps in programs().items() if name not in before]
-    steady = max(made, key=len)
+    steady = list(programs().values())[-1]
     return collections.Counter(s.removeprefix("kernel ").rsplit("_", 1)[0] if s.startswith("kernel ") else s.split()[0] for s in steady)
 
 
@@ -95,15 +104,18 @@ def calls_of_compiled(row: models.Row) -> int:
 
 
 def main() -> int:
-    print("launches of a step (training: with the optimizer); eager: operators but views, each a launch or more")
-    print(f"{'':<34}{'kernels':>9}{'library':>9}{'copies':>8}{'eager':>8}{'compile':>9}{'islands':>9}  losses")
+    print("launches of a step (training: with the optimizer, and all of them without it); eager: operators but views, each a launch or more")
+    print(f"{'':<34}{'kernels':>9}{'library':>9}{'copies':>8}{'without':>9}{'compile':>9}{'eager':>8}{'islands':>9}  losses")
     results, failed = {}, 0
     for name, row in models.ROWS.items():
         if not any(part in name for part in ARGS.only.split(";")):
             continue
         row.data = small(row.data)
         lazyt.metrics.reset()
-        count = launches(row)
+        count, optimizer = launches(row), row.optimizer
+        row.optimizer = NoOptimizer
+        without = sum((launches(row) if row.loss else count).values())
+        row.optimizer = optimizer
         difference = models.differences(row)
         hosts = {k: n for k, n in lazyt.metrics.fallbacks().items() if k != "aten::_local_scalar_dense"}  # a read
         failed += bool(difference) or bool(hosts)
@@ -114,9 +126,9 @@ def main() -> int:
         library, copies = count.pop("cublasLt", 0) + count.pop("cudnn", 0), count.pop("copy", 0)
         kernels = sum(count.values())
         compiled = calls_of_compiled(row) if ARGS.compile else None
-        results[name] = {"kernels": kernels, "library": library, "copies": copies, "eager": seen.count, "compile": compiled,
+        results[name] = {"kernels": kernels, "library": library, "copies": copies, "without_optimizer": without, "eager": seen.count, "compile": compiled,
                          "islands": hosts, "difference": difference, "names": dict(count)}
-        print(f"{name:<34}{kernels:>9}{library:>9}{copies:>8}{seen.count:>8}{compiled if compiled is not None else '':>9}"
+        print(f"{name:<34}{kernels:>9}{library:>9}{copies:>8}{without:>9}{compiled if compiled is not None else '':>9}{seen.count:>8}"
               f"{len(hosts):>9}  {difference or 'equal'}", flush=True)
         for host, n in hosts.items():
             print(f"    on the host: {host} x {n}")

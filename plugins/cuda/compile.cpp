@@ -115,7 +115,7 @@ void Builder::lower_node(const lazyt_node_t& node) {
   operators().find(program, node)->lower(*this, node);
 }
 void Builder::lower_part(const lazyt_node_t& node, Epilogue& e) {
-  if (e.kind == Epilogue::Kind::kWindow) return;  // with its convolution
+  if (e.kind == Epilogue::Kind::kWindow || e.kind == Epilogue::Kind::kChain) return;  // with its convolution or product
   const uint32_t i = current_node();
   const bool sums = i == e.sum;
   if (sums ? e.summed : e.activated) return;
@@ -133,6 +133,28 @@ void Builder::add_sum(const Epilogue& e) {
 }
 void Builder::add_chain(const Epilogue& e) {
   lower_group({toolkit::Role::kPointwise, e.chain, dims(program.nodes()[e.chain[0]].results)});
+}
+std::string Builder::chain_text(Epilogue& e, const Tensor& product, std::vector<Word>& words, std::vector<StorageId>& reads,
+                                std::vector<StorageId>& writes, std::vector<StorageId>& reads_in_place) {
+  const Dims walked = dims(program.nodes()[e.chain[0]].results);
+  FusedKernel kernel(walked, {});
+  const toolkit::Type type = toolkit::type_of(product.dtype);
+  std::vector<toolkit::Reg> registers(program.values().size(), toolkit::kNoReg);
+  auto hold = [&](size_t k, toolkit::Reg r, const Tensor& place) {
+    if (e.kept_values[k]) kernel.store(r, {place.storage, place.dtype, {place.layout.offset, walked, toolkit::row_major(walked)}});
+    for (const auto& [operand, of] : e.shown)
+      if (of == k) registers[operand] = r;
+  };
+  hold(0, kernel.round_to(kernel.given(type), product.dtype), product);
+  for (size_t k = 0; k < e.chain.size(); ++k) {
+    const lazyt_node_t& node = program.nodes()[e.chain[k]];
+    toolkit::Reg out[4];
+    toolkit::PointwiseRules<FusedKernel>::emit({program, node, kernel, this, &registers}, out);
+    hold(k + 1, kernel.round_to(out[0], dtype(node.results)), make_dense(node.results));
+  }
+  e.activated = true;
+  return "const unsigned long long* w = a.w;\nconst " + FusedKernel::type_name(type) + " r0 = (" + FusedKernel::type_name(type) + ")v;\n" +
+         kernel.element(words, reads, writes, reads_in_place);
 }
 void Builder::lower_group(const toolkit::Unit& unit) { toolkit::lower_group<FusedKernel>(*this, unit); }
 

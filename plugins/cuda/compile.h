@@ -161,6 +161,10 @@ class Builder final : public toolkit::Builder {
   void add_sum(const Epilogue& epilogue);
   // What stands behind a convolution, where its library did not compute it.
   void add_chain(const Epilogue& epilogue);
+  // The chain of a product of our own, as text over `v`, the element of the product, `i`, its row-major index, and `a.w`, to
+  // whose words it adds; stores what is read elsewhere.
+  std::string chain_text(Epilogue& epilogue, const Tensor& product, std::vector<Word>& words, std::vector<StorageId>& reads,
+                         std::vector<StorageId>& writes, std::vector<StorageId>& reads_in_place);
   lazyt_compile_flags_t flags() const { return exe_.flags; }
   // Whether the storage is memory that the plugin places, not a buffer of the host.
   bool is_own(StorageId s) const {

@@ -174,6 +174,15 @@ class KernelText {
     walk_ = toolkit::plan_walk(k.dims_, k.reductions_.empty() ? std::vector<bool>{} : k.reduced_, std::move(strides), like);
   }
 
+  std::string element_at(std::vector<Word>& words, std::vector<StorageId>& reads, std::vector<StorageId>& writes,
+                         std::vector<StorageId>& in_place) {
+    words_ = std::move(words);
+    std::string out = head() + counters("i", 0, walk_.loops.dims.size()) + element();
+    words = std::move(words_);
+    accesses(reads, writes, in_place);
+    return out;
+  }
+
   void build(Builder& b) {
     if (k_.reductions_.empty()) {
       pointwise(b);
@@ -571,5 +580,11 @@ class KernelText {
 };
 
 void FusedKernel::build(Builder& b, const std::vector<StorageId>&) { KernelText(*this).build(b); }
+
+std::string FusedKernel::type_name(Type type) { return register_name(type); }
+std::string FusedKernel::element(std::vector<Word>& words, std::vector<StorageId>& reads, std::vector<StorageId>& writes,
+                                 std::vector<StorageId>& reads_in_place) const {
+  return KernelText(*this).element_at(words, reads, writes, reads_in_place);
+}
 
 }  // namespace lazyt::cuda

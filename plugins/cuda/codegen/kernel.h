@@ -65,6 +65,15 @@ class FusedKernel {
   // Adds the steps to b. The second is for kernels that store before they have read all.
   void build(Builder& b, const std::vector<StorageId>& may_alias_inputs);
 
+  // ---- as a part of another kernel's text
+  // A register that the text around declares, the first of all: r0.
+  Reg given(Type type) { return add_register(type, Often::kEach); }
+  static std::string type_name(Type type);
+  // What is done with element `i` (a long long) of the row-major walk: text over r0 and `w`, whose words it adds to. No
+  // reductions.
+  std::string element(std::vector<Word>& words, std::vector<StorageId>& reads, std::vector<StorageId>& writes,
+                      std::vector<StorageId>& reads_in_place) const;
+
  private:
   friend class KernelText;
   struct Load {

@@ -359,11 +359,21 @@ std::string text_of(std::initializer_list<std::string_view> parts) {
   return text + "#undef LAZYT_OUT\n#undef DEFINE_SCORE\n#undef LOAD_TILE\n";
 }
 
+// A result whose dims lie in the order in which those of `like` do: heads that are a part of a token stay one.
+Tensor make_like(Builder& b, uint32_t v, const Tensor& like) {
+  const Dims dims = b.dims(v);
+  Dims strides(dims.size());
+  int64_t step = 1;
+  const auto order = toolkit::memory_order(dims, like.strides());
+  for (size_t k = order.size(); k-- > 0; step *= dims[order[k]]) strides[order[k]] = step;
+  return b.make(v, b.result_strides(v, strides));
+}
+
 // ---- forward
 
 void add_forward(Builder& b, const lazyt_node_t& node, const Signature& at, bool keeps_sums) {
   const Problem p(b, node, at, false);
-  const Tensor out = b.make(node.results);
+  const Tensor out = make_like(b, node.results, p.q);
   std::optional<Tensor> sums;
   if (keeps_sums) sums = b.make_dense(node.results + 1);
   if (const auto known = p.for_library(); known && add_library_attention(b, *known, AttentionResults{out, sums})) return;
@@ -391,7 +401,7 @@ void lower_flash_backward(Builder& b, const lazyt_node_t& node) {
   Tensor grad = tensor_at(b, args[0]);
   if (grad.dtype != p.q.dtype) grad = dense_as(b, grad, p.q.dtype);
   const Tensor out = tensor_at(b, args[4]), sums = dense_as(b, tensor_at(b, args[5]), compute);
-  const Tensor gq = b.make(node.results), gk = b.make(node.results + 1), gv = b.make(node.results + 2);
+  const Tensor gq = make_like(b, node.results, p.q), gk = make_like(b, node.results + 1, p.k), gv = make_like(b, node.results + 2, p.v);
   if (const auto known = p.for_library(); known && add_library_attention(b, *known, AttentionGradients{grad, out, sums, gq, gk, gv})) return;
   // delta = the total of dO O in each row
   const Tensor delta = b.scratch(compute, Dims(p.q.dims().begin(), p.q.dims().end() - 1));

@@ -179,7 +179,7 @@ void add_contraction(Builder& b, Contraction c) {
     step->grid = {blocks, 1, 1};
     step->block = {threads, 1, 1};
     step->words = std::move(words);
-    b.add_kernel(std::move(step), c.reads, writes);
+    b.add_kernel(std::move(step), c.reads, writes, c.reads_in_place);
   };
   std::vector<Word> words = c.words;
 
@@ -194,7 +194,7 @@ void add_contraction(Builder& b, Contraction c) {
     defines.emplace_back("N_LAST", flag(n_last));
     const auto blocks =
         static_cast<uint32_t>(std::min<int64_t>(ceil_div(walk.lines, team.lines()), INT32_MAX));
-    return add(kEach, blocks, team.threads, std::move(words), {c.write});
+    return add(kEach, blocks, team.threads, std::move(words), c.writes);
   }
 
   Tile tile = kLarge;
@@ -209,12 +209,15 @@ void add_contraction(Builder& b, Contraction c) {
                          {"TN", std::to_string(tile.tn)},        {"SPLITS", std::to_string(splits)},
                          {"LEFT_ALONG_K", flag(c.left_along_k)}, {"RIGHT_ALONG_K", flag(c.right_along_k)}};
   defines.insert(defines.end(), tiled.begin(), tiled.end());
-  std::vector<StorageId> writes = {c.write};
+  std::vector<StorageId> writes = c.writes;
   if (splits > 1) {
     const Tensor parts = b.scratch(sums, {splits, c.batch, c.m, c.n});
     words.push_back(Word::address(parts));
     words.push_back(Word::address(b.counters(tile.blocks(c))));
     writes.push_back(parts.storage);
+    // Parts are written before the operands of what follows are read.
+    for (StorageId s : c.reads_in_place) c.reads.push_back(s);
+    c.reads_in_place.clear();
   }
   const auto blocks = static_cast<uint32_t>(std::min<int64_t>(tile.blocks(c) * splits, INT32_MAX));
   add(kTiled, blocks, static_cast<uint32_t>(tile.bm / tile.tm * (tile.bn / tile.tn)), std::move(words), writes);

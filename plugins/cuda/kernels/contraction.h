@@ -22,7 +22,7 @@ struct Contraction {
   Defines defines;
   std::vector<Word> words;
   std::vector<StorageId> reads;
-  StorageId write = 0;
+  std::vector<StorageId> writes, reads_in_place;
 };
 
 // Sums in f32 (f16, bf16), in the dtype, or in int for narrower integers; in an order that only the sizes

@@ -307,7 +307,7 @@ class Lowering {
     for (const Tensor* t : {&x_, &w_, &y_})
       if (t->storage != write.storage) c.reads.push_back(t->storage);
     if (bias) c.reads.push_back(bias->storage);
-    c.write = write.storage;
+    c.writes = {write.storage};
     add_contraction(b_, std::move(c));
   }
 

@@ -35,6 +35,7 @@ class Finder {
   std::map<uint32_t, Epilogue> run(bool has_products, bool has_windows) {
     for (uint32_t i = 0; i < program_.nodes().size(); ++i) {
       if (has_products && is_product(i)) look_at(i);
+      else if (is_own_product(i, has_products)) look_at_chain(i);
       if (has_windows && node(i).op == LAZYT_OP_CONVOLUTION && !program_.args(node(i))[6].payload) look_at_window(i);
     }
     return std::move(found_);
@@ -87,9 +88,20 @@ class Finder {
     if (made == LAZYT_NONE) return true;
     if (made >= i) return false;
     if (is_view(made)) return is_there(argument(program_, node(made), 0), i);
-    if (is_part(made)) return true;
-    const auto* op = operators().find(program_, node(made));
-    return op && op->role == Role::kOpaque;
+    return is_whole(made);
+  }
+  // The same of a value that such a group may make: a node that needs it whole closes the group.
+  bool is_there_by_then(uint32_t v, uint32_t i) const {
+    const uint32_t made = maker_[v];
+    if (is_there(v, i)) return true;
+    if (made >= i) return false;
+    if (is_view(made)) return is_there_by_then(argument(program_, node(made), 0), i);
+    return std::any_of(users_[v].begin(), users_[v].end(), [&](uint32_t user) { return user < i && (is_view(user) || is_whole(user)); });
+  }
+  // No member of a group.
+  bool is_whole(uint32_t i) const {
+    const auto* op = operators().find(program_, node(i));
+    return is_part(i) || (op && op->role == Role::kOpaque);
   }
 
   bool is_product(uint32_t i) const {
@@ -101,6 +113,72 @@ class Finder {
     return n > 1 && all / n > 1;
   }
   static bool is_half(lazyt_dtype_t dtype) { return dtype == LAZYT_DTYPE_FLOAT16 || dtype == LAZYT_DTYPE_BFLOAT16; }
+
+  // Whether our own kernel computes it.
+  bool is_own_product(uint32_t i, bool has_products) const {
+    const lazyt_op_t op = node(i).op;
+    if (op != LAZYT_OP_MM && op != LAZYT_OP_ADDMM && op != LAZYT_OP_LINEAR && op != LAZYT_OP_BMM) return false;
+    const lazyt_value_t& out = value(node(i).results);
+    if (out.rank < 2 || !toolkit::is_float(toolkit::type_of(out.dtype)) || count(node(i).results) == 0) return false;
+    const auto dims = program_.dims(out);
+    return !has_products || (op != LAZYT_OP_BMM && (dims.back() == 1 || count(node(i).results) == dims.back()));
+  }
+
+  // What reads v or a reshape of it, each once, and whether the program answers with one of these.
+  bool collect_readers(uint32_t v, std::vector<uint32_t>& out) const {
+    bool answers = is_output_[v];
+    for (uint32_t i : users_[v]) {
+      if (is_reshape(i)) answers = collect_readers(node(i).results, out) || answers;
+      else if (std::find(out.begin(), out.end(), i) == out.end()) out.push_back(i);
+    }
+    return answers;
+  }
+
+  void look_at_chain(uint32_t i) {
+    constexpr size_t kMost = 16;
+    Epilogue e;
+    e.product = i, e.kind = Kind::kChain;
+    std::vector<uint32_t> values = {node(i).results};  // that the chain has in registers
+    // Whether the node could run with the product; operands of the chain's own are `ours`.
+    auto is_ready = [&](uint32_t reader) {
+      bool ready = true;
+      toolkit::detail::for_each_operand(program_, node(reader), [&](uint32_t operand) {
+        const bool ours = std::find(values.begin(), values.end(), root(operand, is_reshape_of())) != values.end();
+        ready = ready && (ours ? count(operand) == count(values[0]) : (value(operand).flags & LAZYT_VALUE_HOST_SCALAR) || is_there_by_then(operand, i));
+      });
+      return ready;
+    };
+    auto is_pointwise = [&](uint32_t reader) {
+      const auto* op = operators().find(program_, node(reader));
+      if (is_part(reader) || !op || op->role != Role::kPointwise || node(reader).result_count != 1) return false;
+      const auto dims = program_.dims(value(node(reader).results));
+      return count(node(reader).results) == count(values[0]) &&
+             (e.chain.empty() || std::ranges::equal(dims, program_.dims(value(node(e.chain[0]).results))));
+    };
+    while (e.chain.size() < kMost) {
+      std::vector<uint32_t> readers;
+      const bool answers = collect_readers(values.back(), readers);
+      // Several that could run now would read the value in one kernel of their own.
+      uint32_t next = LAZYT_NONE;
+      size_t ready = 0;
+      for (uint32_t reader : readers)
+        if (is_ready(reader)) next = ++ready == 1 ? reader : LAZYT_NONE;
+      // What the program answers with, as gradients, has readers that belong with others of their kind: an optimizer's update.
+      if (answers || ready != 1 || !is_pointwise(next)) break;
+      e.kept_values.push_back(readers.size() > 1);
+      e.chain.push_back(next);
+      values.push_back(node(next).results);
+    }
+    e.kept_values.resize(e.chain.size() + 1, true);
+    if (e.chain.empty()) return;
+    for (uint32_t part : e.chain)
+      toolkit::detail::for_each_operand(program_, node(part), [&](uint32_t operand) {
+        const auto found = std::find(values.begin(), values.end(), root(operand, is_reshape_of()));
+        if (found != values.end()) e.shown.emplace(operand, static_cast<size_t>(found - values.begin()));
+      });
+    parts_.insert(parts_.end(), e.chain.begin(), e.chain.end());
+    found_.emplace(i, e);
+  }
 
   void look_at(uint32_t i) {
     Epilogue e;
@@ -267,7 +345,6 @@ class Finder {
 }  // namespace
 
 Epilogues::Epilogues(const ProgramView& program, bool has_products, bool has_windows) {
-  if (!has_products && !has_windows) return;
   all_ = Finder(program).run(has_products, has_windows);
   for (auto& [i, e] : all_) {
     products_.emplace(program.nodes()[i].results, &e);

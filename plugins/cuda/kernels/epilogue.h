@@ -6,6 +6,9 @@
 //   g' x beside sum(g)                           the sum of an operand's rows: the bias' gradient, where g is no activation's
 //   conv + norm + other + relu                   what of it is there, the norm as it is at inference
 //
+// and what our own kernel of a product does to an element before it stores it: any pointwise nodes, one behind the other, whose
+// other operands are there (kChain).
+//
 // Such nodes are lowered with their product, or by themselves where the library does not take them.
 #pragma once
 
@@ -19,14 +22,18 @@ namespace lazyt::cuda {
 
 // Of one product.
 struct Epilogue {
-  enum class Kind : uint8_t { kNone, kRelu, kGelu, kReluGradient, kGeluGradient, kWindow } kind = Kind::kNone;
+  enum class Kind : uint8_t { kNone, kRelu, kGelu, kReluGradient, kGeluGradient, kWindow, kChain } kind = Kind::kNone;
   uint32_t product = LAZYT_NONE, activation = LAZYT_NONE, sum = LAZYT_NONE;  // nodes
   // kRelu: a gradient wants to know where it was above 0. kGelu: others read the product, too.
   bool keeps = false;
   const Epilogue* forward = nullptr;  // of kReluGradient: where the mask is made
   uint32_t saved = LAZYT_NONE;        // of kGeluGradient: the value that GELU was applied to
 
-  std::vector<uint32_t> chain = {};   // of kWindow: nodes in their order, each alone reads what the one before makes
+  // Of kWindow: nodes in their order, each alone reads what the one before makes. Of kChain others may read it, too: kept_values[0]
+  // tells whether they read the product, kept_values[k] the result of chain[k - 1].
+  std::vector<uint32_t> chain = {};
+  std::vector<bool> kept_values = {};
+  std::map<uint32_t, size_t> shown = {};  // of kChain: which of these values an operand of the chain is, or shows under other dims
 
   // ---- while the program is lowered
   std::optional<toolkit::Tensor> mask;        // of bits, as cuBLASLt writes it
@@ -36,7 +43,7 @@ struct Epilogue {
 
 class Epilogues {
  public:
-  // Finds none of a library that is not there.
+  // Finds none of a library that is not there, and a chain where our own kernel computes the product.
   Epilogues(const plugin::ProgramView& program, bool has_products, bool has_windows);
 
   // Of a product or convolution; null for one without.

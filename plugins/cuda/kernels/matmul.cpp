@@ -30,7 +30,7 @@ constexpr std::string_view kRight = R"(
     __device__ __forceinline__ C at(long long k) const { return (C)lazyt_load(p, k * step); }
   };
 )";
-// The result is row-major.
+// Up to what becomes of v, element i of the row-major result.
 constexpr std::string_view kStore = R"(
   struct Store {
     static __device__ __forceinline__ void put(const Args& a, long long z, long long m, long long n, A v) {
@@ -39,12 +39,10 @@ constexpr std::string_view kStore = R"(
         const A beta = NUMBER(a.w[13]);
         if (beta != 0) v += beta * (A)lazyt_load((const T*)a.w[14], z * (long long)a.w[15] + m * (long long)a.w[16] + n * (long long)a.w[17]);
       }
-      lazyt_store((T*)a.w[2], (z * (long long)a.w[3] + m) * (long long)a.w[4] + n, (C)v);
-    }
-  };
+      const long long i = (z * (long long)a.w[3] + m) * (long long)a.w[4] + n;
 )";
 
-void emit_own(Builder& b, const Product& p) {
+void emit_own(Builder& b, const Product& p, Epilogue* epilogue) {
   Contraction c;
   c.name = "matmul";
   c.dtype = p.c.dtype;
@@ -52,7 +50,7 @@ void emit_own(Builder& b, const Product& p) {
   c.text_m = "(long long)a.w[3]", c.text_n = "(long long)a.w[4]", c.text_k = "(long long)a.w[5]";
   c.left_along_k = stride_or(p.a, 2, 1) == 1 && (stride_or(p.a, 1, 0) != 1 || c.m == 1);
   c.right_along_k = stride_or(p.b, 2, 1) != 1 && stride_or(p.b, 1, 1) == 1;
-  c.left = kLeft, c.right = kRight, c.store = kStore;
+  c.left = kLeft, c.right = kRight;
   const bool integers = !is_floating(c.dtype), scaled = !is_number(p.alpha, 1), adds = p.addend.has_value();
   c.defines = {{"L", memory_type(p.a.dtype)},
                {"R", memory_type(p.b.dtype)},
@@ -84,7 +82,14 @@ void emit_own(Builder& b, const Product& p) {
       c.words.push_back(w);
     c.reads.push_back(s.storage);
   }
-  c.write = p.c.storage;
+  c.store = kStore;
+  if (epilogue && epilogue->kind == Epilogue::Kind::kChain) {
+    c.store += b.chain_text(*epilogue, p.c, c.words, c.reads, c.writes, c.reads_in_place);
+  } else {
+    c.store += "lazyt_store((T*)a.w[2], i, (C)v);\n";
+    c.writes = {p.c.storage};
+  }
+  c.store += "}\n};\n";
   add_contraction(b, std::move(c));
 }
 
@@ -95,7 +100,7 @@ void emit(Builder& b, Product p) {
   // A product with a vector is one pass over the matrix.
   const bool worth_it = size(p.c, 1) > 1 && size(p.c, 2) > 1 && size(p.a, 2) > 0;
   Epilogue* const epilogue = b.epilogue();
-  if (!worth_it || !add_library_product(b, p, epilogue)) emit_own(b, p);
+  if (!worth_it || !add_library_product(b, p, epilogue)) emit_own(b, p, epilogue);
   if (!epilogue) return;
   epilogue->lowered = true;
   if (epilogue->sum_place && !epilogue->summed) b.add_sum(*epilogue);

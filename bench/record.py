@@ -3,7 +3,8 @@
 import argparse
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 
 os.environ.setdefault("LAZYT_BACKEND", "null")  # the other core must not compute meanwhile
 os.environ.setdefault("LAZYT_QUEUE", "1024")  # recording must not wait for launches of a busy machine
@@ -54,24 +55,52 @@ def mixed(device: str):
     return eight
 
 
-def optimizer_step(name: str, foreach: bool | None = None, launch: bool = False, parameters: int = 20) -> Setup:
-    """`launch`: with what lazyt does at a step's end, which "launch of a step" measures by itself."""
+@contextmanager
+def no_launch() -> Iterator[None]:
+    """Without what lazyt does at a step's end, which bench/launch.py measures by itself."""
+    kept = dict(HOOKS)
+    HOOKS.clear()
+    yield
+    HOOKS.update(kept)
 
+
+@contextmanager
+def no_update() -> Iterator[None]:
+    """What SGD calls to update its parameters does nothing: torch.optim's own Python is left."""
+    add_, torch._foreach_add_, torch.Tensor.add_ = torch._foreach_add_, _nothing, _nothing
+    yield
+    torch._foreach_add_ = add_
+    del torch.Tensor.add_
+
+
+def _nothing(*args, **kwargs) -> None:
+    pass
+
+
+AROUND: dict[Callable, list[Callable]] = {}  # a body: what it runs in, outside of the measured time
+
+
+def optimizer_step(name: str, *around: Callable, foreach: bool | None = None, parameters: int = 20) -> Setup:
     def setup(device: str):
         ps = [torch.ones(4, 4, device=device, requires_grad=True) for _ in range(parameters)]
         for p in ps:
             p.grad = torch.ones(4, 4, device=device)
         step = getattr(torch.optim, name)(ps, lr=0.01, foreach=foreach).step
-
-        def recorded():
-            kept = dict(HOOKS)
-            HOOKS.clear()
-            step()
-            HOOKS.update(kept)
-
-        return step if launch else recorded
+        AROUND[step] = list(around)
+        return step
 
     return setup
+
+
+def sgd_update(device: str):
+    """The operators alone that torch.optim.SGD calls: of each parameter on a CPU, of all of them on lazyt."""
+    ps, gs = ([torch.ones(4, 4, device=device) for _ in range(20)] for _ in range(2))
+
+    def one_by_one():
+        for p, g in zip(ps, gs, strict=True):
+            p.add_(g, alpha=-0.01)
+
+    return one_by_one if device != "lazyt" else lambda: torch._foreach_add_(ps, gs, alpha=-0.01)
 
 
 # name: (what to set up, operators that one call counts for)
@@ -88,12 +117,14 @@ CASES: dict[str, tuple[Setup, int]] = {
     "view of a view of a view ...": (view_chain, 1),
     "eight mixed ops": (mixed, 8),
     # As written by users: eager CPU then takes parameter by parameter, lazyt lists of them.
-    "one parameter of SGD": (optimizer_step("SGD"), 20),
-    "one parameter of Adam": (optimizer_step("Adam"), 20),
-    "one parameter of SGD, and launch": (optimizer_step("SGD", launch=True), 20),
-    "one parameter of Adam, and launch": (optimizer_step("Adam", launch=True), 20),
-    "one parameter of SGD, by itself": (optimizer_step("SGD", False), 20),
-    "one parameter of Adam, by itself": (optimizer_step("Adam", False), 20),
+    "one parameter of SGD": (optimizer_step("SGD", no_launch), 20),
+    "  of it the update": (sgd_update, 20),
+    "  of it torch.optim's Python": (optimizer_step("SGD", no_launch, no_update), 20),
+    "one parameter of Adam": (optimizer_step("Adam", no_launch), 20),
+    "one parameter of SGD, and launch": (optimizer_step("SGD"), 20),
+    "one parameter of Adam, and launch": (optimizer_step("Adam"), 20),
+    "one parameter of SGD, by itself": (optimizer_step("SGD", no_launch, foreach=False), 20),
+    "one parameter of Adam, by itself": (optimizer_step("Adam", no_launch, foreach=False), 20),
 }
 OPTIMIZER_CALLS = 50
 
@@ -114,10 +145,13 @@ def measure(setup: Setup, calls: int, ops: int, rounds: int, names: list[str]) -
         body = bodies[name]
 
         def run() -> float:
-            begin = time.thread_time()  # of this thread alone: the machine is shared
-            for _ in range(calls):
-                body()
-            seconds = time.thread_time() - begin
+            with ExitStack() as around:
+                for context in AROUND.get(body, ()):
+                    around.enter_context(context())
+                begin = time.thread_time()  # of this thread alone: the machine is shared
+                for _ in range(calls):
+                    body()
+                seconds = time.thread_time() - begin
             discard(name)
             return seconds / calls / ops * 1e6
 
@@ -147,7 +181,7 @@ def main() -> None:
     for case, (setup, ops) in CASES.items():
         if args.only not in case:
             continue
-        calls = OPTIMIZER_CALLS if "parameter" in case else args.calls
+        calls = OPTIMIZER_CALLS if ops == 20 else args.calls
         us = measure(setup, calls, ops, args.rounds, names)
         results[case] = us
         print(

@@ -18,7 +18,7 @@ using Sum = std::conditional_t<std::is_integral_v<T>, std::conditional_t<sizeof(
 
 // ---- Any element type: b packed to panels as wide as two vectors.
 
-constexpr int kDepth = 256, kBlock = 64;
+constexpr int kDepth = 256, kBlock = 128;
 
 template <class T>
 void run(const Gemm& g, int threads, TileGemm<T> multiply) {
@@ -51,13 +51,25 @@ void run(const Gemm& g, int threads, TileGemm<T> multiply) {
         constexpr bool is_float = std::is_floating_point_v<T>;
         const Sum<T> alpha = is_float ? static_cast<Sum<T>>(g.alpha) : static_cast<Sum<T>>(g.int_alpha);
         const Sum<T> beta = is_float ? static_cast<Sum<T>>(g.beta) : static_cast<Sum<T>>(g.int_beta);
-        for (int64_t i = 0; i < rows; ++i) {
-          for (int64_t j = 0; j < width; ++j) {
-            Sum<T> value = alpha * static_cast<Sum<T>>(tile[i * columns + j]);
-            if (beta != 0) value += beta * static_cast<Sum<T>>(addend[i * g.addend.row_stride + j * g.addend.column_stride]);
-            c[i * g.n + j] = static_cast<T>(value);
-          }
+        if (alpha == 1 && beta == 0) {
+          for (int64_t i = 0; i < rows; ++i) std::copy_n(tile + i * columns, width, c + i * g.n);
+          continue;
         }
+        auto finish = [&](int64_t step) {
+          for (int64_t i = 0; i < rows; ++i) {
+            const T *row = tile + i * columns, *added = addend + i * g.addend.row_stride;
+#pragma omp simd
+            for (int64_t j = 0; j < width; ++j) {
+              Sum<T> value = alpha * static_cast<Sum<T>>(row[j]);
+              if (beta != 0) value += beta * static_cast<Sum<T>>(added[j * step]);
+              c[i * g.n + j] = static_cast<T>(value);
+            }
+          }
+        };
+        if (g.addend.column_stride == 1)
+          finish(1);
+        else
+          finish(g.addend.column_stride);
       }
     }
   }

@@ -11,9 +11,17 @@ using Floats = math::V;
 using Words = uint32_t __attribute__((vector_size(kVectorBytes)));
 using Shorts = uint16_t __attribute__((vector_size(kVectorBytes / 2)));  // as many as floats
 
-LAZYT_INLINE Floats to_float(Shorts bits, BFloat16) {
-  return std::bit_cast<Floats>(__builtin_convertvector(bits, Words) << 16);
+// GCC 12 takes convertvector apart into halves.
+LAZYT_INLINE Words widened(Shorts bits) {
+#if defined(__AVX512F__)
+  return std::bit_cast<Words>(_mm512_cvtepu16_epi32(std::bit_cast<__m256i>(bits)));
+#elif defined(__AVX2__)
+  return std::bit_cast<Words>(_mm256_cvtepu16_epi32(std::bit_cast<__m128i>(bits)));
+#else
+  return __builtin_convertvector(bits, Words);
+#endif
 }
+LAZYT_INLINE Floats to_float(Shorts bits, BFloat16) { return std::bit_cast<Floats>(widened(bits) << 16); }
 #if defined(__AVX512F__)
 LAZYT_INLINE Floats to_float(Shorts bits, Half) { return _mm512_cvtph_ps(std::bit_cast<__m256i>(bits)); }
 LAZYT_INLINE Shorts to_bits(Floats f, Half) { return std::bit_cast<Shorts>(_mm512_cvtps_ph(f, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)); }
@@ -39,13 +47,13 @@ LAZYT_INLINE Shorts to_bits(Floats f, Half) {
 }
 #endif
 
-// Rounded to nearest even, as f32 whose lower half is zero.
+// Rounded to nearest even: the upper halves of the words count.
 LAZYT_INLINE Words rounded(Floats f) {
-  const Words x = std::bit_cast<Words>(f);
-  return (x & 0x7fffffffu) > 0x7f800000u ? (x & 0u) + 0x7fc00000u : (x + 0x7fffu + ((x >> 16) & 1u)) & 0xffff0000u;
+  const Words x = std::bit_cast<Words>(f), nan = (x & 0u) + 0x7fc00000u;
+  return f != f ? nan : x + 0x7fffu + ((x >> 16) & 1u);
 }
 LAZYT_INLINE Shorts to_bits(Floats f, BFloat16) { return __builtin_convertvector(rounded(f) >> 16, Shorts); }
-LAZYT_INLINE Floats round_to(Floats f, BFloat16) { return std::bit_cast<Floats>(rounded(f)); }
+LAZYT_INLINE Floats round_to(Floats f, BFloat16) { return std::bit_cast<Floats>(rounded(f) & 0xffff0000u); }
 LAZYT_INLINE Floats round_to(Floats f, Half type) { return to_float(to_bits(f, type), type); }
 
 }  // namespace

@@ -324,18 +324,21 @@ template <class F>
 void for_grid(const Frame& frame, const Grid& g, const int64_t* index, bool reads, F f) {
   const int64_t outer = toolkit::count_of(g.outer), work = outer * g.n * 4;
   const bool dense = g.step_index == 1 && g.step_beside == 1;
+  // Copies, which what f writes cannot change: bytes may lie over anything.
   auto part = [&](int64_t begin, int64_t end, int64_t first, int64_t last) {
     if (first == last) return;
+    const F own = f;
+    const int64_t si = g.step_index, sb = g.step_beside, st = g.step_into, sd = g.stride;
     Odometer<3> at(g.outer, {&g.strides[0], &g.strides[1], &g.strides[2]}, begin);
     for (int64_t i = begin; i < end; ++i, at.next()) {
       const int64_t beside = at.offsets[1], into = at.offsets[2];
       const int64_t* in = index + at.offsets[0];
-      if (dense && g.step_into == 0 && g.stride == 1)
-        for (int64_t j = first; j < last; ++j) f(beside + j, into + in[j]);
+      if (dense && st == 0 && sd == 1)
+        for (int64_t j = first; j < last; ++j) own(beside + j, into + in[j]);
       else if (dense)
-        for (int64_t j = first; j < last; ++j) f(beside + j, into + j * g.step_into + in[j] * g.stride);
+        for (int64_t j = first; j < last; ++j) own(beside + j, into + j * st + in[j] * sd);
       else
-        for (int64_t j = first; j < last; ++j) f(beside + j * g.step_beside, into + j * g.step_into + in[j * g.step_index] * g.stride);
+        for (int64_t j = first; j < last; ++j) own(beside + j * sb, into + j * st + in[j * si] * sd);
     }
   };
   if (outer == 0) return;
@@ -373,7 +376,7 @@ void add_gather(Builder& b, const Tensor& self, const Tensor& index, const Tenso
       const T* x = frame.at<T>(self);
       T* y = frame.at<T>(out);
       check_grid(frame, grid, at);
-      for_grid(frame, grid, at, true, [&](int64_t to, int64_t from) { y[to] = x[from]; });
+      for_grid(frame, grid, at, true, [=](int64_t to, int64_t from) { y[to] = x[from]; });
     });
   });
 }
@@ -413,7 +416,7 @@ void add_scatter(Builder& b, const char* name, const Tensor& out, const Tensor& 
         const T* x = frame.at<T>(source);
         T* y = frame.at<T>(out);
         check_grid(frame, grid, at);
-        for_grid(frame, grid, at, false, [&](int64_t from, int64_t to) { y[to] = x[from]; });
+        for_grid(frame, grid, at, false, [=](int64_t from, int64_t to) { y[to] = x[from]; });
       });
     });
     return;

@@ -139,7 +139,25 @@ LAZYT_INLINE void max_row(Compute<T>* best, int32_t* which, const T* x, int32_t 
 template <class T>
 LAZYT_INLINE void max_columns(T* y, int64_t* index, const Compute<T>* best, const int32_t* which, const Taps& w, int64_t inner) {
   const auto width = static_cast<int32_t>(w.inputs);
+  const auto wins = [](Compute<T> v, int32_t flat, Compute<T> value, int32_t at) __attribute__((always_inline)) {
+    const bool is_nan = v != v, was_nan = value != value;
+    return v > value || (v == value && flat < at) || (is_nan && (!was_nan || flat > at));
+  };
   for (int64_t o = 0; o < w.outputs(); ++o) {
+    if (inner == 1) {
+      const int32_t* t = &w.index[w.begin[o]];
+      Compute<T> value = best[*t];
+      int32_t at = which[*t] * width + *t;
+      for (const int32_t* end = t + (w.begin[o + 1] - w.begin[o]); ++t < end;) {
+        const int32_t flat = which[*t] * width + *t;
+        const bool larger = wins(best[*t], flat, value, at);
+        value = larger ? best[*t] : value;
+        at = larger ? flat : at;
+      }
+      y[o] = static_cast<T>(value);
+      index[o] = at;
+      continue;
+    }
     for (int64_t c0 = 0; c0 < inner; c0 += 64) {
       Compute<T> value[64];
       int32_t at[64];
@@ -154,8 +172,7 @@ LAZYT_INLINE void max_columns(T* y, int64_t* index, const Compute<T>* best, cons
 #pragma omp simd
         for (int64_t c = 0; c < n; ++c) {
           const int32_t flat = r[c] * width + i;
-          const bool is_nan = v[c] != v[c], was_nan = value[c] != value[c];
-          const bool larger = v[c] > value[c] || (v[c] == value[c] && flat < at[c]) || (is_nan && (!was_nan || flat > at[c]));
+          const bool larger = wins(v[c], flat, value[c], at[c]);
           value[c] = larger ? v[c] : value[c];
           at[c] = larger ? flat : at[c];
         }

@@ -29,47 +29,42 @@ void run(const Gemm& g, int threads, TileGemm<T> multiply) {
   for (int64_t batch = 0; batch < g.batch; ++batch) {
     for (int64_t block = 0; block < row_blocks; ++block) {
       for (int64_t p = 0; p < panels; ++p) {
-        alignas(64) T tile[kBlock * columns];
         alignas(64) T panel[kDepth * columns];
         const int64_t i0 = block * kBlock, rows = std::min<int64_t>(kBlock, g.m - i0);
         const int64_t j0 = p * columns, width = std::min<int64_t>(columns, g.n - j0);
         const T* a = static_cast<const T*>(g.a.data) + batch * g.a.batch_stride + i0 * g.a.row_stride;
         const T* b = static_cast<const T*>(g.b.data) + batch * g.b.batch_stride + j0;
-        if (g.k == 0) std::memset(tile, 0, sizeof tile);
+        T* c = static_cast<T*>(g.c) + (batch * g.m + i0) * g.n + j0;
+        constexpr bool is_float = std::is_floating_point_v<T>;
+        const T alpha = is_float ? static_cast<T>(g.alpha) : static_cast<T>(g.int_alpha);
+        const T beta = is_float ? static_cast<T>(g.beta) : static_cast<T>(g.int_beta);
+        const bool begun = beta != 0 || g.k == 0;  // c holds what products are added to
+        if (begun) {
+          const T* addend = static_cast<const T*>(g.addend.data) + batch * g.addend.batch_stride +
+                            i0 * g.addend.row_stride + j0 * g.addend.column_stride;
+          for (int64_t i = 0; i < rows; ++i) {
+            T* row = c + i * g.n;
+            const T* from = addend + i * g.addend.row_stride;
+            if (beta == 0)
+              std::fill_n(row, width, T(0));
+            else if (beta == 1 && g.addend.column_stride == 1)
+              std::copy_n(from, width, row);
+            else
+              for (int64_t j = 0; j < width; ++j)
+                row[j] = static_cast<T>(static_cast<Sum<T>>(beta) * static_cast<Sum<T>>(from[j * g.addend.column_stride]));
+          }
+        }
         for (int64_t k0 = 0; k0 < g.k; k0 += kDepth) {
           const int64_t depth = std::min<int64_t>(kDepth, g.k - k0);
           for (int64_t k = 0; k < depth; ++k) {
-            T* to = panel + k * columns;
-            std::copy_n(b + (k0 + k) * g.b.row_stride, width, to);
-            for (int64_t j = width; j < columns; ++j) to[j] = 0;
+            const T* from = b + (k0 + k) * g.b.row_stride;
+            if (width == columns)
+              std::copy_n(from, columns, panel + k * columns);
+            else
+              std::copy_n(from, width, panel + k * columns);
           }
-          multiply(rows, columns, depth, T(1), a + k0, g.a.row_stride, panel, columns, tile, columns, k0 > 0);
+          multiply(rows, width, depth, alpha, a + k0, g.a.row_stride, panel, columns, c, g.n, begun || k0 > 0);
         }
-        T* c = static_cast<T*>(g.c) + (batch * g.m + i0) * g.n + j0;
-        const T* addend = static_cast<const T*>(g.addend.data) + batch * g.addend.batch_stride +
-                          i0 * g.addend.row_stride + j0 * g.addend.column_stride;
-        constexpr bool is_float = std::is_floating_point_v<T>;
-        const Sum<T> alpha = is_float ? static_cast<Sum<T>>(g.alpha) : static_cast<Sum<T>>(g.int_alpha);
-        const Sum<T> beta = is_float ? static_cast<Sum<T>>(g.beta) : static_cast<Sum<T>>(g.int_beta);
-        if (alpha == 1 && beta == 0) {
-          for (int64_t i = 0; i < rows; ++i) std::copy_n(tile + i * columns, width, c + i * g.n);
-          continue;
-        }
-        auto finish = [&](int64_t step) {
-          for (int64_t i = 0; i < rows; ++i) {
-            const T *row = tile + i * columns, *added = addend + i * g.addend.row_stride;
-#pragma omp simd
-            for (int64_t j = 0; j < width; ++j) {
-              Sum<T> value = alpha * static_cast<Sum<T>>(row[j]);
-              if (beta != 0) value += beta * static_cast<Sum<T>>(added[j * step]);
-              c[i * g.n + j] = static_cast<T>(value);
-            }
-          }
-        };
-        if (g.addend.column_stride == 1)
-          finish(1);
-        else
-          finish(g.addend.column_stride);
       }
     }
   }

@@ -175,6 +175,10 @@ void FusedStep::block(const Frame& frame, Block& b, int64_t at, int n) const {
     const std::byte* from = base(frame, l.tensor);
     if (l.linear) {
       from += at * l.size;
+      if (!tiled_) {  // the next block, while this one is computed: the CPU's own prefetching ends with a page
+        const int64_t bytes = int64_t{n} * l.size;
+        for (int64_t ahead = bytes; ahead < 2 * bytes; ahead += 64) __builtin_prefetch(from + ahead, 0, 2);
+      }
       if (l.direct) {
         b.slot[l.slot] = const_cast<std::byte*>(from);
       } else {

@@ -148,12 +148,17 @@ struct Reducer {
           wrong |= v != v;
         }
         const W all = larger(larger(best[0], best[1]), larger(best[2], best[3]));
-        T most = all[0];
-        bool nan = wrong[0];
-        for (int j = 1; j < kWide; ++j) {
-          most = kind == ReduceKind::kMax ? (all[j] > most ? all[j] : most) : (all[j] < most ? all[j] : most);
-          nan |= wrong[j] != 0;
-        }
+        T lane[kWide];  // folded by halves
+        std::memcpy(lane, &all, sizeof all);
+        bool nan = false;
+        if constexpr (kFloat)
+          for (int j = 0; j < kWide; ++j) nan |= wrong[j] != 0;
+        for (int half = kWide / 2; half > 0; half /= 2)
+          for (int j = 0; j < half; ++j) {
+            const T a = lane[j], b = lane[j + half];
+            lane[j] = (kind == ReduceKind::kMax ? b > a : b < a) ? b : a;
+          }
+        const T most = lane[0];
         acc = join<Acc>(acc, nan ? std::numeric_limits<Acc>::quiet_NaN() : static_cast<Acc>(most));
       }
     } else if constexpr (kind == ReduceKind::kProd && std::is_same_v<T, float>) {

@@ -419,7 +419,10 @@ void run_where(void* out, const void* pa, const void* pb, const void* pc, int n)
   auto* c = static_cast<const uint8_t*>(pa);
   auto *a = static_cast<const T*>(pb), *b = static_cast<const T*>(pc);
 #pragma GCC ivdep
-  for (int i = 0; i < n; ++i) o[i] = c[i] ? a[i] : b[i];
+  for (int i = 0; i < n; ++i) {
+    const T x = a[i], y = b[i];  // both, or the compiler reads each by a mask
+    o[i] = c[i] ? x : y;
+  }
 }
 template <class T>
 void run_fma(void* out, const void* pa, const void* pb, const void* pc, int n) {

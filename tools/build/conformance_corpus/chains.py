@@ -223,4 +223,24 @@ def make(folder):
         p("add.Tensor", p("neg", x), y, 0.5),
         p("add.Tensor", y, p("neg", x), 0.5),
     )
+
+    # Operands that do not lie in rows, over more than one block: in 16 bits they are converted as they are gathered.
+    for op in ("maximum", "fmod.Tensor"):
+        p = Program(permuted(grid(30, 40)), grid(30, 40, positive=True))
+        p.case(c, f"turned_{op.split('.')[0]}", p(op, *p.inputs))
+
+    # A sum so long that it is taken in pieces, of 65536 elements and of others; its totals in f64, too.
+    for rows in (5 * 65536, 3 * 65536 + 7):
+        p = Program(grid(1, 3))
+        t = p("neg", p("expand", p.inputs[0], [rows, 3], False))
+        p.case(c, f"summed_in_pieces_{rows}", p("sum", t, None), p("amax", t, [], False))
+    p = Program(torch.tensor([[2.0**24, 1.0], [3.0, 2.0**30]], dtype=torch.float64))
+    t = p("neg", *p.inputs, dtype=torch.float64)
+    p.case(
+        c,
+        "summed_in_f64",
+        p("sum.dim_IntList", t, [1], False, None, dtype=torch.float64),
+        p("sum.dim_IntList", t, [0], False, None, dtype=torch.float64),
+        p("sum", t, None, dtype=torch.float64),
+    )
     c.write(folder)

@@ -391,8 +391,12 @@ struct PointwiseRules {
     const Type t = c.type();
     const Reg a = c.in(0, t), b = c.in(1, t), w = c.in(2, t);
     const Reg d = c.k.op(Op::kSub, b, a), one = c.k.constant(1, t);
-    const Reg near_a = c.k.op(Op::kFma, w, d, a);
+    const bool known = c.arg(2).kind != LAZYT_ARG_VALUE;
+    if (known && std::abs(t == Type::kF64 ? c.constant(2) : static_cast<float>(c.constant(2))) < 0.5)
+      return c.k.op(Op::kFma, w, d, a);
     const Reg near_b = c.k.op(Op::kSub, b, c.k.op(Op::kMul, d, c.k.op(Op::kSub, one, w)));
+    if (known) return near_b;
+    const Reg near_a = c.k.op(Op::kFma, w, d, a);
     return c.k.op(Op::kWhere, c.k.op(Op::kLt, c.k.op(Op::kAbs, w), c.k.constant(0.5, t)), near_a, near_b);
   }
   static Reg dropout_backward(const Context& c) {

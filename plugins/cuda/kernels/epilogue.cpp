@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <set>
 
 #include "../ops.h"
 #include "lazyt/toolkit/reductions.hpp"
@@ -134,17 +135,38 @@ class Finder {
     return answers;
   }
 
+  // Whether node i reads, directly or not, what the node `before` makes.
+  bool depends_on(uint32_t i, uint32_t before) const {
+    std::vector<uint32_t> left = {i};
+    std::set<uint32_t> seen;
+    while (!left.empty()) {
+      const uint32_t at = left.back();
+      left.pop_back();
+      if (at == before) return true;
+      toolkit::detail::for_each_operand(program_, node(at), [&](uint32_t v) {
+        const uint32_t made = maker_[v];
+        if (made != LAZYT_NONE && made >= before && seen.insert(made).second) left.push_back(made);
+      });
+    }
+    return false;
+  }
+
   void look_at_chain(uint32_t i) {
     constexpr size_t kMost = 16;
     Epilogue e;
     e.product = i, e.kind = Kind::kChain;
     std::vector<uint32_t> values = {node(i).results};  // that the chain has in registers
+    // Sums of many products: one that waited for the chain of another would not share its launch.
+    auto is_of_another = [&](uint32_t operand) {
+      const uint32_t made = maker_[origin(operand)];
+      return made != LAZYT_NONE && is_part(made) && !depends_on(i, made);
+    };
     // Whether the node could run with the product; operands of the chain's own are `ours`.
     auto is_ready = [&](uint32_t reader) {
       bool ready = true;
       toolkit::detail::for_each_operand(program_, node(reader), [&](uint32_t operand) {
         const bool ours = std::find(values.begin(), values.end(), root(operand, is_reshape_of())) != values.end();
-        ready = ready && (ours ? count(operand) == count(values[0]) : (value(operand).flags & LAZYT_VALUE_HOST_SCALAR) || is_there_by_then(operand, i));
+        ready = ready && (ours ? count(operand) == count(values[0]) : (value(operand).flags & LAZYT_VALUE_HOST_SCALAR) || (is_there_by_then(operand, i) && !is_of_another(operand)));
       });
       return ready;
     };

@@ -72,7 +72,8 @@ at::Tensor from_dlpack(DLManagedTensorVersioned* tensor) {
   if (meta.numel() == 0) return {};
   const uint64_t size = static_cast<uint64_t>(meta.numel()) * c10::elementSize(type);
   auto imported = loader::Buffer::import_dlpack(check(trace::Session::get(device).device()), tensor, size);
-  if (!imported.ok() && unsupported(imported.status())) return {};
+  // What memory a backend takes is its business (geometry, alignment, memory that may only be read): else it is copied.
+  if (!imported.ok() && (unsupported(imported.status()) || imported.status().code() == LAZYT_CODE_INVALID_ARGUMENT)) return {};
   // Aliased data is never donated: the memory is its owner's.
   auto owner = base::make_ref<exec::Data>(meta, size, check(std::move(imported)));
   auto data = base::make_ref<exec::Data>(meta, size);

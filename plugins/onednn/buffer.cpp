@@ -144,29 +144,41 @@ void release(lazyt_buffer_t* buffer) { delete plugin::from_c_or_null(buffer); }
 
 }  // namespace
 
+void Buffer::unpack() {
+  if (plain_) return;
+  auto made = std::make_shared<Bytes>(device, size);
+  form_->unpack(made->data());
+  plain_ = std::move(made);
+}
+
 std::shared_ptr<Bytes> Buffer::plain() {
   const std::lock_guard lock(mutex_);
-  if (!plain_) {
-    auto made = std::make_shared<Bytes>(device, size);
-    form_->unpack(made->data());
-    plain_ = std::move(made);
-  }
+  unpack();
+  return plain_;
+}
+
+std::shared_ptr<Bytes> Buffer::plain_to_read() {
+  const std::lock_guard lock(mutex_);
+  unpack();
+  form_ = nullptr;
+  read_ = true;
   return plain_;
 }
 
 std::shared_ptr<Bytes> Buffer::plain_to_write() {
-  std::shared_ptr<Bytes> bytes = plain();
   const std::lock_guard lock(mutex_);
+  unpack();
   form_ = nullptr;
-  return bytes;
+  met_ = 0;
+  return plain_;
 }
 
 std::shared_ptr<Bytes> Buffer::plain_for_good() {
-  {
-    const std::lock_guard lock(mutex_);
-    for_good_ = true;
-  }
-  return plain_to_write();
+  const std::lock_guard lock(mutex_);
+  unpack();
+  form_ = nullptr;
+  for_good_ = true;
+  return plain_;
 }
 
 bool Buffer::keep_only(std::shared_ptr<const Form> form) {
@@ -176,6 +188,30 @@ bool Buffer::keep_only(std::shared_ptr<const Form> form) {
   form_ = std::move(form);
   let_go = std::move(plain_);
   return true;
+}
+
+std::shared_ptr<const Form> Buffer::form() {
+  const std::lock_guard lock(mutex_);
+  return form_;
+}
+
+std::shared_ptr<const Form> Buffer::form_for(
+    uint64_t run, const std::function<bool(const Form&)>& is_it,
+    const std::function<std::shared_ptr<const Form>(std::byte*)>& make) {
+  std::shared_ptr<Bytes> let_go;  // outside the lock, as above
+  const std::lock_guard lock(mutex_);
+  if (form_ && is_it(*form_)) return form_;
+  if (form_) {  // two programs want two forms
+    unpack();
+    form_ = nullptr;
+    read_ = true;
+  }
+  if (for_good_ || read_ || plain_.use_count() != 1) return nullptr;
+  if (met_ == 0) met_ = run;
+  if (met_ == run) return nullptr;
+  form_ = make(plain_->data());
+  if (form_) let_go = std::move(plain_);
+  return form_;
 }
 
 const lazyt_plugin_buffer_t kBufferTable = {

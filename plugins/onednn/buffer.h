@@ -1,6 +1,8 @@
 // Buffer: bytes of the CPU, the device's own or the host's.
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <mutex>
 
 #include "device.h"
@@ -51,18 +53,30 @@ class Buffer {
 
   // The bytes, which stay there while the answer is held. Throws RESOURCE_EXHAUSTED.
   std::shared_ptr<Bytes> plain();
+  // The same for a step that reads them as they are: whoever has a choice does so, too, from then on.
+  std::shared_ptr<Bytes> plain_to_read();
   // The same for somebody who writes them.
   std::shared_ptr<Bytes> plain_to_write();
   // The same for somebody who keeps their address.
   std::shared_ptr<Bytes> plain_for_good();
   // The form says what the bytes say: they are let go, unless somebody holds them. Whether they were.
   bool keep_only(std::shared_ptr<const Form> form);
+  // The form of what the bytes say, if there is one.
+  std::shared_ptr<const Form> form();
+  // For a step that can read the bytes or a form of them: the form that there is, if it is the one (`is_it`),
+  // or that `make` makes of the bytes instead of them. Null: read the bytes. An earlier run has to have met
+  // them, as bytes that differ in each are not worth a form, and nobody else may read or hold them.
+  std::shared_ptr<const Form> form_for(uint64_t run, const std::function<bool(const Form&)>& is_it,
+                                       const std::function<std::shared_ptr<const Form>(std::byte*)>& make);
 
  private:
+  void unpack();  // REQUIRES: mutex_ is held.
+
   std::mutex mutex_;
   std::shared_ptr<Bytes> plain_;      // null: see form_
   std::shared_ptr<const Form> form_;  // null: see plain_
-  bool for_good_ = false;
+  bool for_good_ = false, read_ = false;
+  uint64_t met_ = 0;  // the first run that asked for a form of what is written; 0: none
 };
 
 extern const lazyt_plugin_buffer_t kBufferTable;

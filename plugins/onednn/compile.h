@@ -49,13 +49,22 @@ class Step {
   virtual std::string describe() const = 0;
 };
 
-// What a program makes of an input and keeps from one run to the next, beside the input's bytes or instead of them.
+// What a run of a program has beside its arena.
+struct Run {
+  uint64_t number;                                // unique in the process; from 1
+  std::vector<std::shared_ptr<const void>> held;  // what its addresses are good for; let go when it ends
+  uint64_t let_go = 0;                            // bytes of inputs that lie in another form from now on
+};
+
+// What a program makes of an input and keeps from one run to the next, beside the input's bytes or instead of
+// them.
 class Kept {
  public:
   virtual ~Kept() = default;
-  // Before the first step of a run: where it lies, made anew if the input has other bytes (EXE-7). is_read: whether a step
-  // reads the input's own bytes, which else may be let go; let_go: grows by how many were. Throws RESOURCE_EXHAUSTED.
-  virtual std::byte* get(const lazyt_execute_input_t& input, bool is_read, uint64_t& let_go) const = 0;
+  // Before the first step of a run: where it lies, made anew if the input has other bytes (EXE-7). is_read:
+  // whether a step reads the input's own bytes, which else may be let go. Throws RESOURCE_EXHAUSTED.
+  virtual std::byte* get(const lazyt_execute_input_t& input, bool is_read, Run& run) const = 0;
+  // Of the program's own: not what stands for an input's bytes.
   virtual uint64_t bytes() const = 0;
 };
 

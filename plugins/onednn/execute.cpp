@@ -1,5 +1,6 @@
 // Running an executable: on the calling thread and its OpenMP team, step after step.
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -32,13 +33,18 @@ Buffer& buffer_of(lazyt_buffer_t* handle, uint64_t needed, const char* what, siz
 // Of weights that are packed one after the other, so many lie there twice at most.
 constexpr uint64_t kManyBytes = uint64_t{8} << 20;
 
-// The addresses of a run, and what keeps them there.
-struct Addresses {
-  std::vector<std::byte*> storages;
-  std::vector<std::shared_ptr<Bytes>> held;
+std::atomic<uint64_t> runs{0};
 
-  std::byte* hold(std::shared_ptr<Bytes> bytes) { return held.emplace_back(std::move(bytes))->data(); }
-  std::byte* of_input(Buffer& b) { return b.is_small() ? b.small() : hold(b.plain()); }
+// The addresses of a run, and what keeps them there.
+struct Addresses : Run {
+  std::vector<std::byte*> storages;
+
+  std::byte* hold(std::shared_ptr<Bytes> bytes) {
+    std::byte* data = bytes->data();
+    held.push_back(std::move(bytes));
+    return data;
+  }
+  std::byte* of_input(Buffer& b) { return b.is_small() ? b.small() : hold(b.plain_to_read()); }
   std::byte* of_output(Buffer& b) { return b.is_small() ? b.small() : hold(b.plain_to_write()); }
 };
 
@@ -103,6 +109,8 @@ void run(const Executable& exe, const lazyt_execute_args_t& args) {
   struct Release {
     ~Release() { addresses.held.clear(); }
   } release;
+  addresses.number = ++runs;
+  addresses.let_go = 0;
   std::vector<std::byte*>& storages = addresses.storages;
   storages.resize(exe.storages.size());
   auto output = [&](uint32_t o) { return addresses.of_output(buffer_of(args.outputs[o], exe.outputs[o].size_bytes, "output", o)); };
@@ -126,14 +134,13 @@ void run(const Executable& exe, const lazyt_execute_args_t& args) {
         break;
     }
   }
-  uint64_t let_go = 0;
   for (const Executable::KeptPiece& piece : exe.kept) {
-    storages[piece.storage] = piece.kept->get(inputs[piece.input], exe.reads_bytes[piece.input], let_go);
-    if (let_go < kManyBytes) continue;
+    storages[piece.storage] = piece.kept->get(inputs[piece.input], exe.reads_bytes[piece.input], addresses);
+    if (addresses.let_go < kManyBytes) continue;
     give_back_unused(exe.device);
-    let_go = 0;
+    addresses.let_go = 0;
   }
-  if (let_go) give_back_unused(exe.device);
+  if (addresses.let_go) give_back_unused(exe.device);
   const Frame frame{storages.data(), args.inputs, args.input_stride, thread_count()};
   Profile* profile = Profile::wanted();
   for (size_t i = 0; i < exe.steps.size(); ++i) {

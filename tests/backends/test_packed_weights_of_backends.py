@@ -16,8 +16,10 @@ import lazyt
 DEVICE = "lazyt"
 
 
-def model() -> nn.Module:
+def model(kind: str = "convolutions") -> nn.Module:
     torch.manual_seed(0)
+    if kind == "linear layers":
+        return nn.Sequential(nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 200))
     return nn.Sequential(nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.Conv2d(64, 64, 3))
 
 
@@ -27,12 +29,12 @@ def infer(net: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return result.cpu()
 
 
-@pytest.fixture
-def nets():
+@pytest.fixture(params=["convolutions", "linear layers"])
+def nets(request):
     """A network on both devices; lazyt's has been used for inference."""
-    eager = model()
+    eager = model(request.param)
     lazy = copy.deepcopy(eager).to(DEVICE)
-    x = torch.randn(2, 32, 8, 8)
+    x = torch.randn(2, 32, 8, 8) if request.param == "convolutions" else torch.randn(3, 256)
     for _ in range(3):
         close(infer(lazy, x), infer(eager, x))
     return eager, lazy, x
@@ -58,9 +60,9 @@ def test_inference_goes_on_after_a_weight_was_read(nets):
 
 
 def test_other_shapes_pack_the_same_weights(nets):
-    eager, lazy, _ = nets
-    for batch in (1, 5, 2, 5):
-        x = torch.randn(batch, 32, 9, 7)
+    eager, lazy, like = nets
+    for batch in (7, 5, 1, 5, 2, 5):
+        x = torch.randn(batch, 32, 9, 7) if like.dim() == 4 else torch.randn(batch, 256)
         close(infer(lazy, x), infer(eager, x))
 
 
@@ -119,6 +121,25 @@ def test_a_weight_that_lies_channels_last():
     assert torch.equal(lazy[2].weight.detach().cpu(), eager[2].weight.detach())
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_packing_a_weight_changes_no_bit(dtype):
+    """Backends may pack a weight once they have met it twice: same bits before, then, and when it is read in between."""
+    x, w, b = (torch.randn(s).to(dtype) for s in ((33, 256), (200, 256), (200,)))
+    on = [t.to("lazyt") for t in (x, w, b)]
+    first = nn.functional.linear(*on).cpu()
+    for _ in range(4):
+        assert torch.equal(nn.functional.linear(*on).cpu(), first)
+    assert torch.equal(on[1].cpu(), w)
+    assert torch.equal(nn.functional.linear(*on).cpu(), first)
+    assert torch.equal((on[1] + 1).cpu(), w + 1)  # a program that reads it as it is
+    assert torch.equal(nn.functional.linear(*on).cpu(), first)
+    on[1].mul_(2)
+    assert torch.equal(
+        nn.functional.linear(*on).cpu(), nn.functional.linear(x.to("lazyt"), (w * 2).to("lazyt"), on[2]).cpu()
+    )
+    assert torch.equal((x.to("lazyt") @ on[1].t()).cpu(), (x.to("lazyt") @ (w * 2).to("lazyt").t()).cpu())
+
+
 def test_threads_read_weights_while_others_infer(nets):
     eager, lazy, x = nets
     want, right = infer(eager, x), []
@@ -127,7 +148,12 @@ def test_threads_read_weights_while_others_infer(nets):
         right.append(all(torch.equal(lazy[2].weight.detach().cpu(), eager[2].weight) for _ in range(10)))
 
     def work():
-        right.append(all(torch.allclose(infer(lazy, x[: 1 + i % 2]), want[: 1 + i % 2], rtol=1e-4, atol=1e-4) for i in range(10)))
+        right.append(
+            all(
+                torch.allclose(infer(lazy, x[: 1 + i % 2]), want[: 1 + i % 2], rtol=1e-4, atol=1e-4)
+                for i in range(10)
+            )
+        )
 
     threads = [threading.Thread(target=f) for f in (read, work, read)]
     for t in threads:
@@ -156,21 +182,34 @@ def resident():
     return int(line.split()[1]) * 1024
 
 (torch.ones(2, device="lazyt") + 1).cpu()
-net = nn.Sequential(*[nn.Conv2d(512, 512, 3, padding=1) for _ in range(6)]).to("lazyt")
-x = torch.randn(1, 512, 4, 4, device="lazyt")
+if KIND == "convolutions":
+    net, x = nn.Sequential(*[nn.Conv2d(512, 512, 3, padding=1) for _ in range(6)]), torch.randn(1, 512, 4, 4)
+else:
+    net, x = nn.Sequential(*[nn.Linear(1536, 1536) for _ in range(6)]), torch.randn(8, 1536)
+net, x = net.to("lazyt"), x.to("lazyt")
 lazyt.mark_step(), lazyt.wait_device_ops()
 before, weights = resident(), sum(p.numel() * 4 for p in net.parameters())
 with torch.no_grad():
-    for _ in range(2):
+    for _ in range(3):
         net(x).cpu()
 print((resident() - before) / weights)
 """
 
 
-@pytest.mark.skipif(os.environ.get("LAZYT_BACKEND") != "onednn" or not Path("/proc/self/status").exists(), reason="of the CPU's memory")
-def test_packed_weights_are_there_once():
+@pytest.mark.skipif(
+    os.environ.get("LAZYT_BACKEND") != "onednn" or not Path("/proc/self/status").exists(),
+    reason="of the CPU's memory",
+)
+@pytest.mark.parametrize("kind", ["convolutions", "linear layers"])
+def test_packed_weights_are_there_once(kind):
     environment = {**os.environ, "LAZYT_LAYERS": ""}
-    done = subprocess.run([sys.executable, "-c", MEMORY], env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", f"KIND = {kind!r}\n{MEMORY}"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert float(done.stdout) < 0.6  # twice: 1 and what a step needs
 
 
@@ -192,8 +231,13 @@ print((resident() - before) / weights)
 """
 
 
-@pytest.mark.skipif(os.environ.get("LAZYT_BACKEND") != "onednn" or not Path("/proc/self/status").exists(), reason="of the CPU's memory")
+@pytest.mark.skipif(
+    os.environ.get("LAZYT_BACKEND") != "onednn" or not Path("/proc/self/status").exists(),
+    reason="of the CPU's memory",
+)
 def test_a_model_that_was_made_on_the_host_is_there_once():
     environment = {**os.environ, "LAZYT_LAYERS": ""}
-    done = subprocess.run([sys.executable, "-c", MOVED], env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", MOVED], env=environment, capture_output=True, text=True, check=True
+    )
     assert float(done.stdout) < 1.6  # twice, if the C library keeps what the host let go

@@ -163,6 +163,8 @@ def test_other_geometries_and_older_capsules_are_imported():
     array = np.arange(12.0).reshape(3, 4)
     assert lazyt.from_dlpack(array.T).tolist() == array.T.tolist()
     assert lazyt.from_dlpack(array[1:, ::2]).tolist() == array[1:, ::2].tolist()
+    array.flags.writeable = False
+    assert lazyt.from_dlpack(array).tolist() == array.tolist()
 
     class Old:
         def __dlpack__(self, stream=None):

@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <string_view>
+#include <utility>
 
 #include "../buffer.h"
 
@@ -36,6 +38,16 @@ class PrimitiveStep final : public Step {
         max_threads_(max_threads) {
     bind(pd, threads);
   }
+  // One that is made when it first runs, with scratch of its own.
+  PrimitiveStep(std::string name, MakePrimitive make, dnnl::primitive_attr attr,
+                std::vector<Argument> arguments, int max_threads)
+      : name_(std::move(name)),
+        make_(std::move(make)),
+        attr_(std::move(attr)),
+        arguments_(std::move(arguments)),
+        scratch_{},
+        planned_threads_(0),
+        max_threads_(max_threads) {}
 
   void run(const Frame& frame) const override {
     const int threads = std::min(frame.threads, max_threads_);
@@ -104,12 +116,18 @@ class PrimitiveStep final : public Step {
 // A tensor in the private format of a primitive.
 class Packed final : public Form {
  public:
-  Packed(Device& device, memory::desc plain, memory::desc packed)
-      : plain_(std::move(plain)), packed_(std::move(packed)), memory_(device, packed_.get_size()) {}
+  Packed(Device& device, memory::desc plain, memory::desc packed, std::byte* from)
+      : plain_(std::move(plain)), packed_(std::move(packed)), memory_(device, packed_.get_size()) {
+    reorder("packing a weight", thread_count(), plain_, from, packed_, memory_.data());
+  }
 
   std::byte* data() const { return memory_.data(); }
-  void pack(std::byte* from, int threads) { reorder("packing a weight", threads, plain_, from, packed_, memory_.data()); }
-  void unpack(std::byte* to) const override { reorder("unpacking a weight", 1, packed_, memory_.data(), plain_, to); }
+  bool is(const memory::desc& plain, const memory::desc& packed) const {
+    return plain_ == plain && packed_ == packed;
+  }
+  void unpack(std::byte* to) const override {
+    reorder("unpacking a weight", 1, packed_, memory_.data(), plain_, to);
+  }
 
  private:
   static void reorder(const char* what, int threads, const memory::desc& from, std::byte* src, const memory::desc& to, std::byte* dst) {
@@ -131,31 +149,113 @@ class KeptPacked final : public Kept {
   KeptPacked(Device& device, int64_t offset, memory::desc plain, memory::desc packed)
       : device_(device), offset_(offset), plain_(std::move(plain)), packed_(std::move(packed)) {}
 
-  std::byte* get(const lazyt_execute_input_t& input, bool is_read, uint64_t& let_go) const override {
+  std::byte* get(const lazyt_execute_input_t& input, bool is_read, Run& run) const override {
     const std::pair key(input.stable_id, input.content_version);
     if (key.first != 0 && key == key_) return form_->data();
     key_ = {};
     Buffer& buffer = plugin::from_c(input.buffer);
-    {
+    form_ = std::dynamic_pointer_cast<const Packed>(buffer.form());  // of another program
+    if (!form_ || !is_all(buffer) || !form_->is(plain_, packed_)) {
+      form_ = nullptr;  // its memory, first
       const std::shared_ptr<Bytes> bytes = buffer.plain();
-      // Another buffer may have nothing but ours.
-      if (!form_ || form_.use_count() != 1) form_ = std::make_shared<Packed>(device_, plain_, packed_);
-      form_->pack(bytes->data() + offset_, thread_count());
+      form_ = std::make_shared<Packed>(device_, plain_, packed_, bytes->data() + offset_);
     }
     key_ = key;
-    const bool is_all = offset_ == 0 && plain_.get_size() == buffer.size;
-    if (key.first != 0 && !is_read && is_all && !buffer.is_small() && buffer.keep_only(form_)) let_go += buffer.size;
+    if (key.first != 0 && !is_read && is_all(buffer) && !buffer.is_small() && buffer.keep_only(form_))
+      run.let_go += buffer.size;
     return form_->data();
   }
   uint64_t bytes() const override { return packed_.get_size(); }
 
  private:
+  bool is_all(const Buffer& buffer) const { return offset_ == 0 && plain_.get_size() == buffer.size; }
+
   Device& device_;
   const int64_t offset_;  // bytes
   const memory::desc plain_, packed_;
   // Changed by a run, of which there is one at a time (EXE-9).
-  mutable std::shared_ptr<Packed> form_;
+  mutable std::shared_ptr<const Packed> form_;
   mutable std::pair<uint64_t, uint64_t> key_;  // of the bytes that it was made of
+};
+
+// A primitive over weights as they lie, or packed where two runs met the same: which of the two must change
+// no bit.
+struct WeightChoice {
+  const std::string name;
+  const MakeWithWeights make;
+  const dnnl::primitive_attr attr;  // with scratch of the caller's
+  const std::string implementation;
+  const memory::desc plain;
+  // Changed by a run, of which there is one at a time (EXE-9).
+  memory::desc packed;
+  bool is_asked = false, is_packed = false;
+
+  // Whether oneDNN has a packed form that the same implementation reads. Asked late, as most programs of
+  // training never do.
+  bool has_packed() {
+    if (std::exchange(is_asked, true)) return packed.get_size() > 0;
+    with_dnnl(name, thread_count(), [&] {
+      const dnnl::primitive_desc_base pd =
+          make(memory::desc(plain.get_dims(), plain.get_data_type(), memory::format_tag::any), attr);
+      const memory::desc wanted = pd.query_md(dnnl::query::exec_arg_md, DNNL_ARG_WEIGHTS);
+      if (wanted != plain && pd.impl_info_str() == implementation) packed = wanted;
+    });
+    return packed.get_size() > 0;
+  }
+};
+
+class KeptWeight final : public Kept {
+ public:
+  KeptWeight(Device& device, int64_t offset, std::shared_ptr<WeightChoice> choice)
+      : device_(device), offset_(offset), choice_(std::move(choice)) {}
+
+  std::byte* get(const lazyt_execute_input_t& input, bool is_read, Run& run) const override {
+    Buffer& buffer = plugin::from_c(input.buffer);
+    WeightChoice& choice = *choice_;
+    choice.is_packed = false;
+    if (buffer.is_small()) return buffer.small();
+    if (!is_read && offset_ == 0 && choice.plain.get_size() == buffer.size && choice.has_packed()) {
+      auto is_it = [&](const Form& form) {
+        const auto* there = dynamic_cast<const Packed*>(&form);
+        return there && there->is(choice.plain, choice.packed);
+      };
+      auto make = [&](std::byte* from) -> std::shared_ptr<const Form> {
+        run.let_go += buffer.size;
+        return std::make_shared<Packed>(device_, choice.plain, choice.packed, from);
+      };
+      if (std::shared_ptr<const Form> form = buffer.form_for(run.number, is_it, make)) {
+        choice.is_packed = true;
+        std::byte* data = static_cast<const Packed&>(*form).data();
+        run.held.push_back(std::move(form));
+        return data;
+      }
+    }
+    std::shared_ptr<Bytes> bytes = buffer.plain();
+    std::byte* data = bytes->data();
+    run.held.push_back(std::move(bytes));
+    return data;
+  }
+  uint64_t bytes() const override { return 0; }
+
+ private:
+  Device& device_;
+  const int64_t offset_;  // bytes
+  const std::shared_ptr<WeightChoice> choice_;
+};
+
+class WeightStep final : public Step {
+ public:
+  WeightStep(std::shared_ptr<const WeightChoice> choice, std::unique_ptr<Step> plain,
+             std::unique_ptr<Step> packed)
+      : choice_(std::move(choice)), plain_(std::move(plain)), packed_(std::move(packed)) {}
+
+  void run(const Frame& frame) const override { now().run(frame); }
+  std::string describe() const override { return now().describe() + (choice_->is_packed ? ", packed" : ""); }
+
+ private:
+  const Step& now() const { return choice_->is_packed ? *packed_ : *plain_; }
+  const std::shared_ptr<const WeightChoice> choice_;
+  const std::unique_ptr<Step> plain_, packed_;
 };
 
 }  // namespace
@@ -194,33 +294,93 @@ memory::desc describe(const Tensor& t) {
   return {t.dims(), to_dnnl(t.dtype), strides};
 }
 
-void add_primitive(Builder& b, const std::string& name, const MakePrimitive& make, const dnnl::primitive_attr& attr,
-                   const PrimitiveArguments& arguments, int max_threads) {
-  const int threads = std::min(thread_count(), max_threads);
-  with_dnnl(name, threads, [&] {
-    dnnl::primitive_attr with_scratch = attr;
-    with_scratch.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-    const dnnl::primitive_desc_base pd = make(with_scratch);
-    if (is_reference(pd))
-      throw plugin::Error(LAZYT_CODE_INTERNAL, "oneDNN: " + name + " would run as " + pd.impl_info_str());
-    std::vector<StorageId> reads, writes;
-    std::vector<Argument> all;
-    auto take = [&](const std::vector<Argument>& list, bool read, bool written) {
-      for (const Argument& a : list) {
-        all.push_back(a);
-        if (read) reads.push_back(a.second.storage);
-        if (written) writes.push_back(a.second.storage);
-      }
-    };
+namespace {
+
+// What a step of a primitive reads and writes, and its operands in that order.
+struct Access {
+  std::vector<StorageId> reads, writes;
+  std::vector<Argument> all;
+
+  explicit Access(const PrimitiveArguments& arguments) {
     take(arguments.reads, true, false);
     take(arguments.updates, true, true);
     take(arguments.writes, false, true);
-    Tensor scratch;
-    if (const auto bytes = static_cast<int64_t>(pd.scratchpad_desc().get_size()); bytes > 0) {
-      scratch = b.scratch(LAZYT_DTYPE_UINT8, {bytes});
-      writes.push_back(scratch.storage);
+  }
+  void take(const std::vector<Argument>& list, bool read, bool written) {
+    for (const Argument& a : list) {
+      all.push_back(a);
+      if (read) reads.push_back(a.second.storage);
+      if (written) writes.push_back(a.second.storage);
     }
-    b.add(std::make_unique<PrimitiveStep>(name, make, with_scratch, std::move(all), pd, scratch, threads, max_threads), reads, writes);
+  }
+};
+
+dnnl::primitive_attr with_scratch(dnnl::primitive_attr attr) {
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return attr;
+}
+
+// The step that runs it; `access` grows by its scratch.
+std::unique_ptr<Step> make_step(Builder& b, const std::string& name, const MakePrimitive& make,
+                                const dnnl::primitive_attr& attr, const dnnl::primitive_desc_base& pd,
+                                Access& access, int threads, int max_threads) {
+  if (is_reference(pd))
+    throw plugin::Error(LAZYT_CODE_INTERNAL, "oneDNN: " + name + " would run as " + pd.impl_info_str());
+  Tensor scratch;
+  if (const auto bytes = static_cast<int64_t>(pd.scratchpad_desc().get_size()); bytes > 0) {
+    scratch = b.scratch(LAZYT_DTYPE_UINT8, {bytes});
+    access.writes.push_back(scratch.storage);
+  }
+  return std::make_unique<PrimitiveStep>(name, make, attr, access.all, pd, scratch, threads, max_threads);
+}
+
+}  // namespace
+
+void add_primitive(Builder& b, const std::string& name, const MakePrimitive& make,
+                   const dnnl::primitive_attr& attr, const PrimitiveArguments& arguments, int max_threads) {
+  const int threads = std::min(thread_count(), max_threads);
+  with_dnnl(name, threads, [&] {
+    const dnnl::primitive_attr scratched = with_scratch(attr);
+    const dnnl::primitive_desc_base pd = make(scratched);
+    Access access(arguments);
+    auto step = make_step(b, name, make, scratched, pd, access, threads, max_threads);
+    b.add(std::move(step), access.reads, access.writes);
+  });
+}
+
+void add_primitive(Builder& b, const std::string& name, const MakeWithWeights& make,
+                   const dnnl::primitive_attr& attr, PrimitiveArguments arguments, const Tensor& weights,
+                   const memory::desc& desc, int max_threads) {
+  const int threads = std::min(thread_count(), max_threads);
+  with_dnnl(name, threads, [&] {
+    const dnnl::primitive_attr scratched = with_scratch(attr);
+    const MakePrimitive make_plain = [=](const dnnl::primitive_attr& a) { return make(desc, a); };
+    const dnnl::primitive_desc_base pd = make_plain(scratched);
+    const uint32_t input = b.steady_input(weights);
+    // Only of these every sum has one order, packed or not.
+    const bool is_one_order = std::string_view(pd.impl_info_str()).starts_with("brg:");
+    Tensor plain = weights, packed;
+    std::shared_ptr<WeightChoice> choice;
+    if (input != LAZYT_NONE && is_one_order) {
+      choice =
+          std::make_shared<WeightChoice>(WeightChoice{name, make, scratched, pd.impl_info_str(), desc, {}});
+      const int64_t offset = weights.layout.offset * static_cast<int64_t>(weights.element());
+      packed = b.add_kept(std::make_unique<KeptWeight>(b.device(), offset, choice), input);
+      plain.storage = packed.storage;
+    }
+    arguments.reads.emplace_back(DNNL_ARG_WEIGHTS, plain);
+    Access access(arguments);
+    auto step = make_step(b, name, make_plain, scratched, pd, access, threads, max_threads);
+    if (choice) {
+      arguments.reads.back().second = packed;
+      const MakePrimitive make_packed = [make, choice](const dnnl::primitive_attr& a) {
+        return make(choice->packed, a);
+      };
+      auto other =
+          std::make_unique<PrimitiveStep>(name, make_packed, scratched, Access(arguments).all, max_threads);
+      step = std::make_unique<WeightStep>(choice, std::move(step), std::move(other));
+    }
+    b.add(std::move(step), access.reads, access.writes);
   });
 }
 

@@ -53,12 +53,24 @@ using MakePrimitive = std::function<dnnl::primitive_desc_base(const dnnl::primit
 struct PrimitiveArguments {
   std::vector<Argument> reads, writes, updates;  // updates: read, then written
 };
-void add_primitive(Builder& b, const std::string& name, const MakePrimitive& make, const dnnl::primitive_attr& attr,
-                   const PrimitiveArguments& arguments, int max_threads = 1 << 20);
+void add_primitive(Builder& b, const std::string& name, const MakePrimitive& make,
+                   const dnnl::primitive_attr& attr, const PrimitiveArguments& arguments,
+                   int max_threads = 1 << 20);
 
-// Adds a step that writes `from` in the private format `to`; the result is bytes of the arena, or, of an input that
-// nothing writes, bytes that are kept, beside the input's or instead of them, and made again only when the input changed.
-Tensor add_reorder(Builder& b, const Tensor& from, const dnnl::memory::desc& from_desc, const dnnl::memory::desc& to);
+// The same for a primitive with weights (DNNL_ARG_WEIGHTS, not among `arguments`): they lie as `desc` says,
+// or, of an input that nothing writes and that more than one run met, packed as oneDNN wants them, in place
+// of the input's bytes. Which of the two changes no bit of a result.
+using MakeWithWeights = std::function<dnnl::primitive_desc_base(const dnnl::memory::desc& weights,
+                                                                const dnnl::primitive_attr& attr)>;
+void add_primitive(Builder& b, const std::string& name, const MakeWithWeights& make,
+                   const dnnl::primitive_attr& attr, PrimitiveArguments arguments, const Tensor& weights,
+                   const dnnl::memory::desc& desc, int max_threads);
+
+// Adds a step that writes `from` in the private format `to`; the result is bytes of the arena, or, of an
+// input that nothing writes, bytes that are kept, beside the input's or instead of them, and made again only
+// when the input changed.
+Tensor add_reorder(Builder& b, const Tensor& from, const dnnl::memory::desc& from_desc,
+                   const dnnl::memory::desc& to);
 // The way back: `from` holds the private format.
 void add_reorder_back(Builder& b, const Tensor& from, const dnnl::memory::desc& from_desc, const Tensor& to,
                       const dnnl::memory::desc& to_desc);

@@ -145,8 +145,9 @@ void emit_dnnl(Builder& b, Product p) {
   }
   const double work = static_cast<double>(p.c.count()) * static_cast<double>(size(p.a, 2));
   const bool batched = size(p.c, 0) > 1;
-  const memory::desc a = describe_matrices(p.a, batched), w = describe_matrices(p.b, batched), c = describe_matrices(p.c, batched);
-  PrimitiveArguments arguments{{{DNNL_ARG_SRC, p.a}, {DNNL_ARG_WEIGHTS, p.b}}, {}, {}};
+  const memory::desc a = describe_matrices(p.a, batched), w = describe_matrices(p.b, batched),
+                     c = describe_matrices(p.c, batched);
+  PrimitiveArguments arguments{{{DNNL_ARG_SRC, p.a}}, {}, {}};
   dnnl::primitive_attr attr;
   dnnl::post_ops ops;
   memory::desc bias;
@@ -168,12 +169,13 @@ void emit_dnnl(Builder& b, Product p) {
     }
     attr.set_post_ops(ops);
   }
-  const auto make = [=](const dnnl::primitive_attr& attr) -> dnnl::primitive_desc_base {
-    if (bias.get_size() == 0) return dnnl::matmul::primitive_desc(cpu_engine(), a, w, c, attr);
-    return dnnl::matmul::primitive_desc(cpu_engine(), a, w, bias, c, attr);
+  const auto make = [=](const memory::desc& weights,
+                        const dnnl::primitive_attr& attr) -> dnnl::primitive_desc_base {
+    if (bias.get_size() == 0) return dnnl::matmul::primitive_desc(cpu_engine(), a, weights, c, attr);
+    return dnnl::matmul::primitive_desc(cpu_engine(), a, weights, bias, c, attr);
   };
   if (arguments.updates.empty()) arguments.writes.emplace_back(DNNL_ARG_DST, p.c);
-  add_primitive(b, "matmul", make, attr, arguments, useful_threads(work));
+  add_primitive(b, "matmul", make, attr, std::move(arguments), p.b, w, useful_threads(work));
   if (scaled) add_scale(b, p);
 }
 

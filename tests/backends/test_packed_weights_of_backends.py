@@ -213,6 +213,26 @@ def test_packed_weights_are_there_once(kind):
     assert float(done.stdout) < 0.6  # twice: 1 and what a step needs
 
 
+NO_ROOM = """
+import resource, torch, lazyt
+from torch import nn
+
+w, x = torch.randn(4096, 4096), torch.randn(8, 4096)
+on, rows = w.to("lazyt"), x.to("lazyt")
+first = nn.functional.linear(rows, on).cpu()
+size = next(int(l.split()[1]) << 10 for l in open("/proc/self/status") if l.startswith("VmSize:"))
+resource.setrlimit(resource.RLIMIT_AS, (size + (48 << 20), -1))  # of 64 MB that a packed form would take
+for _ in range(3):
+    assert torch.equal(nn.functional.linear(rows, on).cpu(), first)
+"""
+
+
+@pytest.mark.skipif(os.environ.get("LAZYT_BACKEND") != "onednn" or not Path("/proc/self/status").exists(), reason="of the CPU's memory")
+def test_a_product_runs_where_there_is_no_room_to_pack():
+    environment = {**os.environ, "LAZYT_LAYERS": ""}
+    subprocess.run([sys.executable, "-c", NO_ROOM], env=environment, check=True)
+
+
 MOVED = """
 import torch, lazyt
 from torch import nn

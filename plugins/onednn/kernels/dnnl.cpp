@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <string_view>
 #include <utility>
 
@@ -220,8 +221,16 @@ class KeptWeight final : public Kept {
         return there && there->is(choice.plain, choice.packed);
       };
       auto make = [&](std::byte* from) -> std::shared_ptr<const Form> {
-        run.let_go += buffer.size;
-        return std::make_shared<Packed>(device_, choice.plain, choice.packed, from);
+        try {
+          auto made = std::make_shared<Packed>(device_, choice.plain, choice.packed, from);
+          run.let_go += buffer.size;
+          return made;
+        } catch (const plugin::Error& e) {  // a form that there is no memory for is done without
+          if (e.code() != LAZYT_CODE_RESOURCE_EXHAUSTED) throw;
+          return nullptr;
+        } catch (const std::bad_alloc&) {
+          return nullptr;
+        }
       };
       if (std::shared_ptr<const Form> form = buffer.form_for(run.number, is_it, make)) {
         choice.is_packed = true;

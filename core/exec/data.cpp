@@ -54,7 +54,7 @@ base::Status Data::move_to(const base::Ref<loader::Device>& device) {
 }
 
 void Data::poison(base::Status error, base::Ref<Failure> failure, const base::Ref<Data>& before) {
-  auto poisoned = failure ? std::make_unique<Poisoned>(std::move(failure), nullptr) : nullptr;
+  auto poisoned = failure ? std::make_unique<Poisoned>(Poisoned{std::move(failure), nullptr}) : nullptr;
   if (poisoned && before) {  // in a loop that goes on, thousands of launches fail: all of them left what the first found
     const auto lock = before->look();
     if (before->filled_) poisoned->before = before->error_.ok() ? before : before->poisoned_ ? before->poisoned_->before : nullptr;

@@ -115,7 +115,9 @@ void Builder::lower_node(const lazyt_node_t& node) {
   operators().find(program, node)->lower(*this, node);
 }
 void Builder::lower_part(const lazyt_node_t& node, Epilogue& e) {
-  if (e.kind == Epilogue::Kind::kWindow || e.kind == Epilogue::Kind::kChain) return;  // with its convolution or product
+  if (e.kind == Epilogue::Kind::kWindow || e.kind == Epilogue::Kind::kChain ||
+      e.kind == Epilogue::Kind::kNorm)
+    return;  // with its convolution, product or norm
   const uint32_t i = current_node();
   const bool sums = i == e.sum;
   if (sums ? e.summed : e.activated) return;
@@ -134,25 +136,60 @@ void Builder::add_sum(const Epilogue& e) {
 void Builder::add_chain(const Epilogue& e) {
   lower_group({toolkit::Role::kPointwise, e.chain, dims(program.nodes()[e.chain[0]].results)});
 }
-std::string Builder::chain_text(Epilogue& e, const Tensor& product, std::vector<Word>& words, std::vector<StorageId>& reads,
-                                std::vector<StorageId>& writes, std::vector<StorageId>& reads_in_place) {
-  const Dims walked = dims(program.nodes()[e.chain[0]].results);
-  FusedKernel kernel(walked, {});
-  const toolkit::Type type = toolkit::type_of(product.dtype);
+template <class Make>
+void Builder::emit_nodes(Epilogue& e, FusedKernel& kernel, toolkit::Reg first, const Tensor& result,
+                         Make&& make) {
   std::vector<toolkit::Reg> registers(program.values().size(), toolkit::kNoReg);
+  for (uint32_t other : e.joined) {
+    const uint32_t v = program.nodes()[other].results;
+    registers[v] = kernel.round_to(epilogues_.at(other).element(kernel), dtype(v));
+  }
   auto hold = [&](size_t k, toolkit::Reg r, const Tensor& place) {
-    if (e.kept_values[k]) kernel.store(r, {place.storage, place.dtype, {place.layout.offset, walked, toolkit::row_major(walked)}});
+    if (e.kept_values[k]) kernel.store(r, place);
     for (const auto& [operand, of] : e.shown)
       if (of == k) registers[operand] = r;
   };
-  hold(0, kernel.round_to(kernel.given(type), product.dtype), product);
+  hold(0, kernel.round_to(first, result.dtype), result);
   for (size_t k = 0; k < e.chain.size(); ++k) {
     const lazyt_node_t& node = program.nodes()[e.chain[k]];
     toolkit::Reg out[4];
     toolkit::PointwiseRules<FusedKernel>::emit({program, node, kernel, this, &registers}, out);
-    hold(k + 1, kernel.round_to(out[0], dtype(node.results)), make_dense(node.results));
+    hold(k + 1, kernel.round_to(out[0], dtype(node.results)), make(node.results));
   }
   e.activated = true;
+}
+void Builder::emit_chain(Epilogue& e, FusedKernel& kernel, toolkit::Reg first, const Tensor& result) {
+  emit_nodes(e, kernel, first, result,
+             [&](uint32_t v) { return make(v, result_strides(v, result.strides())); });
+}
+toolkit::Reg Builder::emit_before(const Epilogue& e, FusedKernel& kernel, bool is_read_again,
+                                  const Dims& like) {
+  std::vector<toolkit::Reg> registers(program.values().size(), toolkit::kNoReg);
+  std::vector<uint32_t> inside(program.values().size(), 0);
+  for (uint32_t i : e.before)
+    toolkit::detail::for_each_operand(program, program.nodes()[i], [&](uint32_t v) { inside[v]++; });
+  const uint32_t operand = program.nodes()[e.before.back()].results;
+  inside[operand] += !is_read_again;
+  for (uint32_t i : e.before) {
+    const lazyt_node_t& node = program.nodes()[i];
+    toolkit::Reg out[4];
+    toolkit::PointwiseRules<FusedKernel>::emit({program, node, kernel, this, &registers}, out);
+    const uint32_t v = node.results;
+    registers[v] = kernel.round_to(out[0], dtype(v));
+    if (uses(v) > inside[v]) kernel.store(registers[v], make(v, result_strides(v, like)));
+  }
+  return registers[operand];
+}
+std::string Builder::chain_text(Epilogue& e, const Tensor& product, std::vector<Word>& words,
+                                std::vector<StorageId>& reads, std::vector<StorageId>& writes,
+                                std::vector<StorageId>& reads_in_place) {
+  const Dims walked = dims(program.nodes()[e.chain[0]].results);
+  FusedKernel kernel(walked, {});
+  const toolkit::Type type = toolkit::type_of(product.dtype);
+  const toolkit::Reg first = kernel.given(type);
+  emit_nodes(e, kernel, first,
+             {product.storage, product.dtype, {product.layout.offset, walked, toolkit::row_major(walked)}},
+             [&](uint32_t v) { return make_dense(v); });
   return "const unsigned long long* w = a.w;\nconst " + FusedKernel::type_name(type) + " r0 = (" + FusedKernel::type_name(type) + ")v;\n" +
          kernel.element(words, reads, writes, reads_in_place);
 }

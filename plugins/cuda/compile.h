@@ -165,6 +165,13 @@ class Builder final : public toolkit::Builder {
   // whose words it adds; stores what is read elsewhere.
   std::string chain_text(Epilogue& epilogue, const Tensor& product, std::vector<Word>& words, std::vector<StorageId>& reads,
                          std::vector<StorageId>& writes, std::vector<StorageId>& reads_in_place);
+  // The chain of a norm behind `first`, an element of its result, in the norm's own kernel; stores the result
+  // too if it is read elsewhere.
+  void emit_chain(Epilogue& epilogue, FusedKernel& kernel, toolkit::Reg first, const Tensor& result);
+  // The norm's operand 0 out of the nodes that make it, as an element of `kernel`. Stores what is read
+  // elsewhere, and the operand if is_read_again, as `like` lies.
+  toolkit::Reg emit_before(const Epilogue& epilogue, FusedKernel& kernel, bool is_read_again,
+                           const Dims& like);
   lazyt_compile_flags_t flags() const { return exe_.flags; }
   // Whether the storage is memory that the plugin places, not a buffer of the host.
   bool is_own(StorageId s) const {
@@ -217,6 +224,11 @@ class Builder final : public toolkit::Builder {
   // A thread has its operands in registers before it stores a result.
   bool reuses_operands() const override { return true; }
 
+  // Behind `first`, of which `result` is the place over the kernel's dims. make(v): a place for a result of
+  // the chain.
+  template <class Make>
+  void emit_nodes(Epilogue& epilogue, FusedKernel& kernel, toolkit::Reg first, const Tensor& result,
+                  Make&& make);
   // An activation or a sum that its product may have computed already.
   void lower_part(const lazyt_node_t& node, Epilogue& epilogue);
 

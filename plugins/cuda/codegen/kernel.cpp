@@ -179,7 +179,7 @@ class KernelText {
     words_ = std::move(words);
     std::string out = head() + counters("i", 0, walk_.loops.dims.size()) + element();
     words = std::move(words_);
-    accesses(reads, writes, in_place);
+    accesses(nullptr, reads, writes, in_place);
     return out;
   }
 
@@ -316,8 +316,10 @@ class KernelText {
     if (batches) step->body = std::move(body);
     b.add_kernel(std::move(step), reads, writes, in_place);
   }
-  // The storages that the kernel reads and writes. An operand of the very geometry of all results is read in place.
-  void accesses(std::vector<StorageId>& reads, std::vector<StorageId>& writes, std::vector<StorageId>& in_place) const {
+  // The storages that the kernel reads and writes. An operand of the very geometry of all results is read in
+  // place. b: null of a kernel without totals.
+  void accesses(const Builder* b, std::vector<StorageId>& reads, std::vector<StorageId>& writes,
+                std::vector<StorageId>& in_place) const {
     for (size_t i = 0; i < k_.loads_.size(); ++i) {
       const Tensor& t = k_.loads_[i].tensor;
       // One element is in place where it is all that there is.
@@ -330,7 +332,10 @@ class KernelText {
     }
     for (size_t i = 0; i < k_.kept_loads_.size(); ++i) {
       const Tensor& t = k_.kept_loads_[i].tensor;
-      bool same = k_.stores_.empty();
+      // What the elements write is of another size, so on no bytes of this one.
+      bool same = b && std::none_of(k_.stores_.begin(), k_.stores_.end(), [&](const auto& s) {
+                    return b->bytes_of(s.tensor.storage) == b->bytes_of(t.storage);
+                  });
       for (size_t j = 0; same && j < k_.kept_stores_.size(); ++j) {
         const Tensor& s = k_.kept_stores_[j].tensor;
         same = s.layout.offset == t.layout.offset && strides_of_kept_store(j) == strides_of_kept_load(i) && s.element() == t.element();
@@ -346,7 +351,8 @@ class KernelText {
   int64_t widest_pack(bool all_linear, uint64_t largest) const {
     for (int64_t pack = static_cast<int64_t>(16 / std::min<uint64_t>(largest, 16)); pack > 1; pack /= 2) {
       auto fits = [&](const Dims& strides, bool stored) {
-        if (strides.back() != 1 && (stored || strides.back() != 0)) return false;
+        if (strides.back() == 0 && !stored) return true;  // one for the whole pack
+        if (strides.back() != 1) return false;
         return std::all_of(strides.begin(), strides.end() - 1, [&](int64_t s) { return s % pack == 0; });
       };
       bool good = all_linear || walk_.loops.dims.back() % pack == 0;
@@ -361,7 +367,7 @@ class KernelText {
     const int64_t count = walk_.count(0, walk_.loops.dims.size());
     if (count == 0) return;
     std::vector<StorageId> reads, writes, in_place;
-    accesses(reads, writes, in_place);
+    accesses(&b, reads, writes, in_place);
     bool all_linear = k_.indices_.empty();
     uint64_t largest = 1;
     for (size_t j = 0; j < k_.loads_.size(); ++j) {
@@ -486,7 +492,7 @@ class KernelText {
     body = (c.parts == 1 ? "const unsigned part = 0, at = block;\n" : "const unsigned part = block / " + count + "u, at = block % " + count + "u;\n") + body +
            share.totals;
     std::vector<StorageId> reads, writes, in_place;
-    accesses(reads, writes, in_place);
+    accesses(&b, reads, writes, in_place);
     if (c.parts > 1) {
       // Totals of parts go to memory, as [reduction][part][kept]; the last block of all parts combines them in their order.
       const int64_t kept_count = walk_.outer() * walk_.inner();

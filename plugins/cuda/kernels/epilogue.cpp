@@ -18,6 +18,9 @@ uint32_t argument(const ProgramView& program, const lazyt_node_t& node, uint64_t
   return arg.kind == LAZYT_ARG_VALUE ? static_cast<uint32_t>(arg.payload) : LAZYT_NONE;
 }
 
+constexpr size_t kMostParts = 16;  // of a chain
+constexpr size_t kMostBeside = 4;
+
 class Finder {
  public:
   explicit Finder(const ProgramView& program) : program_(program) {
@@ -38,6 +41,8 @@ class Finder {
       if (has_products && is_product(i)) look_at(i);
       else if (is_own_product(i, has_products)) look_at_chain(i);
       if (has_windows && node(i).op == LAZYT_OP_CONVOLUTION && !program_.args(node(i))[6].payload) look_at_window(i);
+      if (is_batch_norm(i) || node(i).op == LAZYT_OP_NATIVE_BATCH_NORM_BACKWARD) look_at_norm(i);
+      if (is_norm_of_lines(i)) look_at_chain(i);
     }
     return std::move(found_);
   }
@@ -152,21 +157,36 @@ class Finder {
   }
 
   void look_at_chain(uint32_t i) {
-    constexpr size_t kMost = 16;
     Epilogue e;
     e.product = i, e.kind = Kind::kChain;
+    find_chain(e);
+    if (e.chain.empty()) return;
+    parts_.insert(parts_.end(), e.chain.begin(), e.chain.end());
+    found_.emplace(i, e);
+  }
+
+  void find_chain(Epilogue& e) {
+    const uint32_t i = e.product;
     std::vector<uint32_t> values = {node(i).results};  // that the chain has in registers
+    // A norm's elements lie as its operand does: not necessarily as another shape of them would.
+    auto has_shape = [&](uint32_t v) {
+      return e.kind == Kind::kNorm
+                 ? std::ranges::equal(program_.dims(value(v)), program_.dims(value(values[0])))
+                 : count(v) == count(values[0]);
+    };
     // Sums of many products: one that waited for the chain of another would not share its launch.
     auto is_of_another = [&](uint32_t operand) {
       const uint32_t made = maker_[origin(operand)];
-      return made != LAZYT_NONE && is_part(made) && !depends_on(i, made);
+      return e.kind == Kind::kChain && made != LAZYT_NONE && is_part(made) && !depends_on(i, made);
     };
     // Whether the node could run with the product; operands of the chain's own are `ours`.
     auto is_ready = [&](uint32_t reader) {
       bool ready = true;
       toolkit::detail::for_each_operand(program_, node(reader), [&](uint32_t operand) {
         const bool ours = std::find(values.begin(), values.end(), root(operand, is_reshape_of())) != values.end();
-        ready = ready && (ours ? count(operand) == count(values[0]) : (value(operand).flags & LAZYT_VALUE_HOST_SCALAR) || (is_there_by_then(operand, i) && !is_of_another(operand)));
+        ready = ready && (ours ? has_shape(operand)
+                               : (value(operand).flags & LAZYT_VALUE_HOST_SCALAR) ||
+                                     (is_there_by_then(operand, i) && !is_of_another(operand)));
       });
       return ready;
     };
@@ -174,10 +194,10 @@ class Finder {
       const auto* op = operators().find(program_, node(reader));
       if (is_part(reader) || !op || op->role != Role::kPointwise || node(reader).result_count != 1) return false;
       const auto dims = program_.dims(value(node(reader).results));
-      return count(node(reader).results) == count(values[0]) &&
+      return has_shape(node(reader).results) &&
              (e.chain.empty() || std::ranges::equal(dims, program_.dims(value(node(e.chain[0]).results))));
     };
-    while (e.chain.size() < kMost) {
+    while (e.chain.size() < kMostParts) {
       std::vector<uint32_t> readers;
       const bool answers = collect_readers(values.back(), readers);
       // Several that could run now would read the value in one kernel of their own.
@@ -192,14 +212,121 @@ class Finder {
       values.push_back(node(next).results);
     }
     e.kept_values.resize(e.chain.size() + 1, true);
-    if (e.chain.empty()) return;
     for (uint32_t part : e.chain)
       toolkit::detail::for_each_operand(program_, node(part), [&](uint32_t operand) {
         const auto found = std::find(values.begin(), values.end(), root(operand, is_reshape_of()));
         if (found != values.end()) e.shown.emplace(operand, static_cast<size_t>(found - values.begin()));
       });
+  }
+
+  // Layer, RMS and group norm, and a backward that is asked for the operand's gradient.
+  bool is_norm_of_lines(uint32_t i) const {
+    if (count(node(i).results) == 0) return false;
+    switch (node(i).op) {
+      case LAZYT_OP_NATIVE_LAYER_NORM:
+      case LAZYT_OP_FUSED_RMS_NORM:
+      case LAZYT_OP_NATIVE_GROUP_NORM:
+        return true;
+      case LAZYT_OP_NATIVE_LAYER_NORM_BACKWARD:
+        return program_.ints(program_.args(node(i))[7])[0];
+      case LAZYT_OP_FUSED_RMS_NORM_BACKWARD:
+        return program_.ints(program_.args(node(i))[5])[0];
+      case LAZYT_OP_NATIVE_GROUP_NORM_BACKWARD:
+        return program_.ints(program_.args(node(i))[9])[0];
+      default:
+        return false;
+    }
+  }
+  bool is_batch_norm(uint32_t i) const {
+    return node(i).op == LAZYT_OP_NATIVE_BATCH_NORM_LEGIT_FUNCTIONAL ||
+           node(i).op == LAZYT_OP_NATIVE_BATCH_NORM_LEGIT_NO_STATS;
+  }
+
+  void look_at_norm(uint32_t i) {
+    Epilogue e;
+    e.product = i, e.kind = Kind::kNorm;
+    const bool is_forward = is_batch_norm(i);
+    if (found_.contains(i)) return;  // runs with another
+    if (!is_forward) find_before(e);
+    if (!e.before.empty()) find_beside(e);
+    if (is_forward || program_.ints(program_.args(node(i))[9])[0]) find_chain(e);
+    for (uint32_t part : e.chain)
+      toolkit::detail::for_each_operand(program_, node(part), [&](uint32_t v) {
+        const uint32_t made = maker_[v];
+        if (made == LAZYT_NONE || made >= i || !is_batch_norm(made) || v != node(made).results ||
+            found_.contains(made))
+          return;
+        if (is_output_[v] || users_[v].size() != 1 ||
+            !std::ranges::equal(program_.dims(value(v)), program_.dims(value(node(i).results))))
+          return;
+        e.joined.push_back(made);
+      });
+    for (const auto* others : {&e.joined, &e.beside})
+      for (uint32_t other : *others) {
+        Epilogue& joined = found_[other];
+        joined.product = other, joined.kind = Kind::kNorm, joined.is_joined = true;
+      }
+    if (e.chain.empty() && e.before.empty()) return;
     parts_.insert(parts_.end(), e.chain.begin(), e.chain.end());
     found_.emplace(i, e);
+  }
+
+  // The branches of a residual: their norms have one gradient.
+  void find_beside(Epilogue& e) {
+    const uint32_t i = e.product, grad = argument(program_, node(i), 0), in = argument(program_, node(i), 1);
+    for (uint32_t user : users_[grad]) {
+      if (user <= i || node(user).op != node(i).op || argument(program_, node(user), 0) != grad ||
+          e.beside.size() == kMostBeside)
+        continue;
+      const uint32_t other = argument(program_, node(user), 1);
+      bool ready = other != grad && value(other).dtype == value(in).dtype &&
+                   std::find(e.beside.begin(), e.beside.end(), user) == e.beside.end();
+      for (uint64_t k = 1; k <= 6; ++k)
+        if (const uint32_t v = argument(program_, node(user), k); v != LAZYT_NONE)
+          ready = ready && is_there_by_then(v, i);
+      if (ready) e.beside.push_back(user);
+    }
+  }
+
+  // The pointwise nodes behind operand 0 that nobody needs before the norm, and none of which would leave
+  // apart what its group held together: their other operands lie there.
+  void find_before(Epilogue& e) {
+    const uint32_t i = e.product, first = argument(program_, node(i), 0);
+    std::set<uint32_t> nodes;
+    auto may_move = [&](uint32_t v) {
+      const uint32_t made = maker_[v];
+      if (made == LAZYT_NONE || is_part(made) || node(made).result_count != 1) return false;
+      const auto* op = operators().find(program_, node(made));
+      return op && op->role == Role::kPointwise &&
+             std::ranges::equal(program_.dims(value(v)), program_.dims(value(first))) &&
+             std::all_of(users_[v].begin(), users_[v].end(),
+                         [&](uint32_t user) { return user >= i || nodes.contains(user); });
+    };
+    // From the operand on, makers of operands whose readers are all there already.
+    for (bool grows = true; grows;) {
+      grows = false;
+      auto take = [&](uint32_t v) {
+        if (nodes.size() < kMostParts && !(maker_[v] != LAZYT_NONE && nodes.contains(maker_[v])) &&
+            may_move(v))
+          grows = nodes.insert(maker_[v]).second;
+      };
+      take(first);
+      for (uint32_t made : std::vector<uint32_t>(nodes.begin(), nodes.end()))
+        toolkit::detail::for_each_operand(program_, node(made), take);
+    }
+    for (uint32_t made : nodes) {
+      bool ready = true;
+      toolkit::detail::for_each_operand(program_, node(made), [&](uint32_t v) {
+        ready =
+            ready && ((value(v).flags & LAZYT_VALUE_HOST_SCALAR) ||
+                      (maker_[v] != LAZYT_NONE && nodes.contains(maker_[v])) || is_there_by_then(v, made));
+      });
+      if (!ready) return;
+    }
+    const uint32_t input = argument(program_, node(i), 1);  // read beside the gradient: it must lie there
+    if (maker_[input] != LAZYT_NONE && nodes.contains(maker_[input])) return;
+    e.before.assign(nodes.begin(), nodes.end());
+    parts_.insert(parts_.end(), nodes.begin(), nodes.end());
   }
 
   void look_at(uint32_t i) {
@@ -372,7 +499,8 @@ Epilogues::Epilogues(const ProgramView& program, bool has_products, bool has_win
     products_.emplace(program.nodes()[i].results, &e);
     for (uint32_t part : {e.activation, e.sum})
       if (part != LAZYT_NONE) parts_.emplace(program.nodes()[part].results, &e);
-    for (uint32_t part : e.chain) parts_.emplace(program.nodes()[part].results, &e);
+    for (const auto* parts : {&e.chain, &e.before})
+      for (uint32_t part : *parts) parts_.emplace(program.nodes()[part].results, &e);
   }
 }
 

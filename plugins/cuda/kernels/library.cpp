@@ -339,7 +339,11 @@ std::vector<Beside> choices(Builder& b, const Epilogue& e, const Product& p) {
       if (const auto saved = as_rows(b.tensor(e.saved)))
         out.push_back({kLtGeluGradient, *saved, stride_or(*saved, 0, n), false, {}, " gelu gradient"});
       break;
-    case Kind::kWindow: case Kind::kChain: case Kind::kNone: break;
+    case Kind::kWindow:
+    case Kind::kChain:
+    case Kind::kNorm:
+    case Kind::kNone:
+      break;
   }
   if (e.sum == LAZYT_NONE) return out;
   auto sum = [&] { return e.sum_place ? *e.sum_place : b.make_dense(b.program.nodes()[e.sum].results); };

@@ -9,7 +9,7 @@ namespace {
 
 using namespace toolkit::losses;
 constexpr int64_t kThreads = 256;
-// Blocks of the first pass of a sum; the second is one block.
+// Blocks of a sum; the last of them adds what all have, one part a thread.
 constexpr int64_t kMostBlocks = 256;
 
 std::array<Word, 2> bad_target(Builder& b) { return b.fault({LAZYT_CODE_OUT_OF_RANGE, "Target ", " is out of bounds."}); }
@@ -66,10 +66,12 @@ LAZYT_KERNEL(KERNEL, 6, 256) {
   }
   const int64_t blocks = std::clamp<int64_t>(classes.count() / (4 * kThreads), 1, kMostBlocks);
   const Tensor parts = b.scratch(LAZYT_DTYPE_FLOAT64, {2, blocks});
-  words.push_back(Word::address(parts));
+  for (const Tensor& t : {parts, b.counters(1), out, total}) words.push_back(Word::address(t));
   defines.emplace_back("BLOCKS", std::to_string(blocks));
+  defines.emplace_back("MEAN", reduction == kMean ? "true" : "false");
   text += R"(
-LAZYT_KERNEL(KERNEL, 6, 256) {
+LAZYT_KERNEL(KERNEL, 9, 256) {
+  double* parts = (double*)a.w[5];
   double sum = 0, weights = 0;
   LAZYT_EACH(i, COUNT) {
     TARGET(i);
@@ -78,34 +80,25 @@ LAZYT_KERNEL(KERNEL, 6, 256) {
   }
   sum = lazyt_block_total<lazyt_sum, double, 256>(sum);
   weights = lazyt_block_total<lazyt_sum, double, 256>(weights);
+  if (BLOCKS > 1) {
+    if (threadIdx.x == 0) {
+      parts[blockIdx.x] = sum;
+      parts[BLOCKS + blockIdx.x] = weights;
+    }
+    if (!lazyt_is_last((unsigned*)a.w[6], BLOCKS)) return;
+    sum = lazyt_block_total<lazyt_sum, double, 256>(threadIdx.x < BLOCKS ? parts[threadIdx.x] : 0.0);
+    weights = lazyt_block_total<lazyt_sum, double, 256>(threadIdx.x < BLOCKS ? parts[BLOCKS + threadIdx.x] : 0.0);
+  }
   if (threadIdx.x == 0) {
-    ((double*)a.w[5])[blockIdx.x] = sum;
-    ((double*)a.w[5])[BLOCKS + blockIdx.x] = weights;
+    lazyt_store((T*)a.w[7], 0, (C)(MEAN ? sum / weights : sum));
+    lazyt_store((T*)a.w[8], 0, (C)weights);
   }
 }
 #undef TARGET
 )";
-  const std::array<uint32_t, 3> threads = {static_cast<uint32_t>(kThreads), 1, 1};
-  b.add_kernel(specialise("nll_loss", text, defines), {static_cast<uint32_t>(blocks), 1, 1}, threads, 0, words,
-               {self.storage, target.storage, weight.storage}, {parts.storage});
-  b.add_kernel(specialise("nll_loss_total", R"(
-LAZYT_KERNEL(KERNEL, 3, 256) {
-  const double* parts = (const double*)a.w[0];
-  double sum = threadIdx.x < BLOCKS ? parts[threadIdx.x] : 0, weights = threadIdx.x < BLOCKS ? parts[BLOCKS + threadIdx.x] : 0;
-  sum = lazyt_block_total<lazyt_sum, double, 256>(sum);
-  weights = lazyt_block_total<lazyt_sum, double, 256>(weights);
-  if (threadIdx.x == 0) {
-    lazyt_store((T*)a.w[1], 0, (C)(MEAN ? sum / weights : sum));
-    lazyt_store((T*)a.w[2], 0, (C)weights);
-  }
-}
-)",
-                          {{"T", memory_type(self.dtype)},
-                           {"C", register_type(self.dtype)},
-                           {"BLOCKS", std::to_string(blocks)},
-                           {"MEAN", reduction == kMean ? "true" : "false"}}),
-               {1, 1, 1}, threads, 0, {Word::address(parts), Word::address(out), Word::address(total)}, {parts.storage},
-               {out.storage, total.storage});
+  b.add_kernel(specialise("nll_loss", text, defines), {static_cast<uint32_t>(blocks), 1, 1},
+               {static_cast<uint32_t>(kThreads), 1, 1}, 0, words,
+               {self.storage, target.storage, weight.storage}, {parts.storage, out.storage, total.storage});
 }
 
 void lower_nll_backward(Builder& b, const lazyt_node_t& node) {

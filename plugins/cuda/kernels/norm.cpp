@@ -55,13 +55,14 @@ struct Result {
 
 // ---- many lines
 
+// STORE keeps `v`, the element of the result that lies at `o`, and computes what follows it.
 // Words: x, y, eps, then those of what there is: weight, bias, mean, rstd.
 constexpr std::string_view kForward = R"(
 #define EACH for (int k = 0; k < (int)PER; ++k) if (const long long i = lane + (long long)k * TEAM; i < n)
 #define PER ((N + TEAM - 1) / TEAM + (N == 0))
 #define KEEPS (PER <= 16)
 #define X(k, i) (KEEPS ? kept[KEEPS ? (k) : 0] : lazyt_load(x, AT0(i)))
-LAZYT_KERNEL(KERNEL, 7, THREADS) {
+LAZYT_KERNEL(KERNEL, WORDS, THREADS) {
   using Team = lazyt_team<TEAM, COLUMNS, THREADS>;
   const int lane = Team::lane();
   const double eps = lazyt_f64(a.w[2]);
@@ -69,7 +70,6 @@ LAZYT_KERNEL(KERNEL, 7, THREADS) {
     const long long l = base + Team::line();
     const long long n = l < LINES ? N : 0;
     const T* x = (const T*)a.w[0] + (n ? LINE0(l) : 0);
-    T* y = (T*)a.w[1] + (n ? LINE1(l) : 0);
     C kept[KEEPS ? PER : 1];
     S sum = 0;
     EACH {
@@ -88,7 +88,8 @@ LAZYT_KERNEL(KERNEL, 7, THREADS) {
       C v = (X(k, i) - mean) * rstd;
       if (WEIGHT) v *= ((const C*)a.w[3])[LINE2(l) + AT2(i)];
       if (BIAS) v += ((const C*)a.w[4])[LINE2(l) + AT2(i)];
-      lazyt_store(y, AT1(i), v);
+      const long long o = LINE1(l) + AT1(i);
+      STORE
     }
     if (l < LINES && lane == 0) {
       if (MEAN) ((C*)a.w[5])[l_of_result(l)] = mean;
@@ -105,13 +106,12 @@ LAZYT_KERNEL(KERNEL, 7, THREADS) {
 // grad_in = rstd (g w - mean(g w) - (x - mean) rstd^2 mean(g w (x - mean))). Words: grad_in, grad, x, weight,
 // mean, rstd.
 constexpr std::string_view kBackward = R"(
-LAZYT_KERNEL(KERNEL, 6, THREADS) {
+LAZYT_KERNEL(KERNEL, WORDS, THREADS) {
   using Team = lazyt_team<TEAM, COLUMNS, THREADS>;
   const int lane = Team::lane();
   for (long long base = blockIdx.x * (long long)Team::kLines; base < LINES; base += gridDim.x * (long long)Team::kLines) {
     const long long l = base + Team::line();
     const long long n = l < LINES ? N : 0;
-    T* out = (T*)a.w[0] + (n ? LINE0(l) : 0);
     const T* g = (const T*)a.w[1] + (n ? LINE1(l) : 0);
     const T* x = (const T*)a.w[2] + (n ? LINE2(l) : 0);
     const C mean = n && !RMS ? ((const C*)a.w[4])[l_of_result(l)] : (C)0, rstd = n ? ((const C*)a.w[5])[l_of_result(l)] : (C)0;
@@ -126,7 +126,11 @@ LAZYT_KERNEL(KERNEL, 6, THREADS) {
     sum_x = Team::all(sum_x, lazyt_plus());
     const double r = rstd;
     const C b = (C)(-r * r * r * sum_x / (double)N), c = RMS ? (C)0 : (C)(-r * sum / (double)N);
-    for (long long i = lane; i < n; i += TEAM) lazyt_store(out, AT0(i), rstd * G(i) + b * (lazyt_load(x, AT2(i)) - mean) + c);
+    for (long long i = lane; i < n; i += TEAM) {
+      const C v = rstd * G(i) + b * (lazyt_load(x, AT2(i)) - mean) + c;
+      const long long o = LINE0(l) + AT0(i);
+      STORE
+    }
 #undef G
   }
 }
@@ -151,10 +155,25 @@ Dims stat_strides(const Lines& lines) {
   return strides;
 }
 
-// Beside LINEk, the place of a line's statistic.
-void add(Builder& b, const char* name, std::string_view text, const Lines& lines, std::vector<Layout> layouts,
-         lazyt_dtype_t dtype, Defines more, std::vector<Word> words, const std::vector<StorageId>& reads,
-         const std::vector<StorageId>& writes) {
+// Beside LINEk, the place of a line's statistic. made: what STORE keeps; others: what else is written.
+// Pointwise nodes behind it count its elements as row-major.
+void add(Builder& b, const char* name, std::string_view kernel, const Lines& lines,
+         std::vector<Layout> layouts, lazyt_dtype_t dtype, Defines more, std::vector<Word> words,
+         std::vector<StorageId> reads, const Tensor& made, const std::vector<StorageId>& others) {
+  Epilogue* const e = b.epilogue();
+  const bool has_chain = e && made.layout.is_dense();
+  std::vector<StorageId> writes = others, in_place;
+  std::string store = "lazyt_store((T*)a.w[MADE], o, v);";
+  if (has_chain) {
+    store = "const long long i = o;\n" + b.chain_text(*e, made, words, reads, writes, in_place);
+    // A line's statistic may be written before all of its team have read their operands.
+    if (!others.empty()) reads.insert(reads.end(), in_place.begin(), in_place.end()), in_place.clear();
+  } else {
+    writes.push_back(made.storage);
+  }
+  std::string text(kernel);
+  text.replace(text.find("STORE\n"), 5, "{" + store + "}");
+  more.emplace_back("WORDS", std::to_string(words.size()));
   layouts.push_back({0, lines.dims, lines.weight});
   layouts.push_back({0, lines.dims, stat_strides(lines)});
   const Walk walk = walk_of(layouts, lines.reduced, false);
@@ -162,7 +181,9 @@ void add(Builder& b, const char* name, std::string_view text, const Lines& lines
   defines.emplace_back("S", register_type(dtype));
   defines.emplace_back("l_of_result(l)", "LINE" + std::to_string(layouts.size() - 1) + "(l)");
   defines.insert(defines.end(), more.begin(), more.end());
-  add_lines(b, name, text, walk, team_for(walk), std::move(defines), std::move(words), reads, writes);
+  add_lines(b, name, text, walk, team_for(walk), std::move(defines), std::move(words), reads, writes,
+            in_place);
+  if (e && !has_chain) b.add_chain(*e);
 }
 
 Word word_of(const Optional& t) { return t ? Word::address(*t) : Word::integer(0); }
@@ -180,27 +201,28 @@ std::vector<StorageId> storages(std::initializer_list<const Optional*> optional,
 void add_forward(Builder& b, const char* name, const Lines& lines, const Tensor& x, const Tensor& y,
                  const Number& eps, const Optional& weight, const Optional& bias, const Result& mean,
                  const Result& rstd, bool rms) {
-  std::vector<StorageId> writes = {y.storage};
+  std::vector<StorageId> others;
   for (const Result* r : {&mean, &rstd})
-    if (r->wanted) writes.push_back(r->tensor.storage);
+    if (r->wanted) others.push_back(r->tensor.storage);
   add(b, name, kForward, lines, {finer(x, lines.dims), finer(y, lines.dims)}, x.dtype,
-      {{"RMS", flag(rms)},
+      {{"MADE", "1"},
+       {"RMS", flag(rms)},
        {"WEIGHT", flag(weight.has_value())},
        {"BIAS", flag(bias.has_value())},
        {"MEAN", flag(mean.wanted)},
        {"RSTD", flag(rstd.wanted)}},
       {Word::address(x), Word::address(y), Word::f64(eps), word_of(weight), word_of(bias), word_of(mean),
        word_of(rstd)},
-      storages({&weight, &bias}, {&x}), writes);
+      storages({&weight, &bias}, {&x}), y, others);
 }
 void add_backward(Builder& b, const char* name, const Lines& lines, const Tensor& out, const Tensor& grad,
                   const Tensor& x, const Optional& weight, const Optional& mean, const Tensor& rstd,
                   bool rms) {
   add(b, name, kBackward, lines, {finer(out, lines.dims), finer(grad, lines.dims), finer(x, lines.dims)},
-      x.dtype, {{"RMS", flag(rms)}, {"WEIGHT", flag(weight.has_value())}},
+      x.dtype, {{"MADE", "0"}, {"RMS", flag(rms)}, {"WEIGHT", flag(weight.has_value())}},
       {Word::address(out), Word::address(grad), Word::address(x), word_of(weight), word_of(mean),
        Word::address(rstd)},
-      storages({&weight, &mean}, {&grad, &x, &rstd}), {out.storage});
+      storages({&weight, &mean}, {&grad, &x, &rstd}), out, {});
 }
 
 // ---- pointwise arithmetic and totals, as fused kernels
@@ -441,66 +463,114 @@ void lower_batch_norm(Builder& b, const lazyt_node_t& node) {
   update(new_var, running_var,
          training ? each.mul(var, each.constant(channels.count / (channels.count - 1))) : var);
   each.build(b);
-  Fused apply(channels.dims, {}, in.dtype);
-  Reg y = apply.mul(apply.sub(apply.load(in), apply.load(channels.of(mu))), apply.load(channels.of(scale)));
-  if (bias) y = apply.add(y, apply.load(channels.of(*bias)));
-  apply.store(y, out);
-  apply.build(b);
+  auto element = [channels, in, mu, scale, bias](FusedKernel& k) {
+    const Type type = type_of(compute_dtype(in.dtype));
+    auto load = [&](const Tensor& t) { return k.cast(k.load(t), type); };
+    const Reg y = k.op(Op::kMul, k.op(Op::kSub, load(in), load(channels.of(mu))), load(channels.of(scale)));
+    return bias ? k.op(Op::kAdd, y, load(channels.of(*bias))) : y;
+  };
+  Epilogue* const e = b.epilogue();
+  if (e && e->is_joined) {
+    e->element = element;
+  } else {
+    FusedKernel apply(channels.dims, {});
+    const Reg y = element(apply);
+    if (e)
+      b.emit_chain(*e, apply, y, out);
+    else
+      apply.store(y, out);
+    apply.build(b, {});
+  }
   mean.finish(b);
   invstd.finish(b);
   new_mean.finish(b);
   new_var.finish(b);
 }
 
-void lower_batch_norm_backward(Builder& b, const lazyt_node_t& node) {
-  const auto args = b.program.args(node);
-  const Tensor grad = tensor_at(b, args[0]), in = tensor_at(b, args[1]);
-  const Channels channels(in);
-  const int64_t c = in.dims()[1];
-  const bool training = b.bool_of(args[7]);
-  const Optional weight = optional_at(b, args[2], in.dtype);
-  const Tensor mean = *optional_at(b, args[training ? 5 : 3], in.dtype),
-               spread = *optional_at(b, args[training ? 6 : 4], in.dtype);
-  const Number eps = b.number_of(args[8]);
-  const bool wants_in = mask_at(b, args[9], 0);
-  const Tensor grad_in = wants_in ? b.make(node.results, b.result_strides(node.results, in.strides()))
-                                  : b.make_dense(node.results);
-  const Result grad_weight(b, node.results + 1, in.dtype, mask_at(b, args[9], 1) ? c : -1);
-  const Result grad_bias(b, node.results + 2, in.dtype, mask_at(b, args[9], 2) ? c : -1);
-  const lazyt_dtype_t compute = compute_dtype(in.dtype);
+// One that is lowered.
+struct BatchNormBackward {
+  Tensor in, mean, spread;
+  Optional weight;
+  Number eps;
+  bool training, wants_in;
+  Tensor grad_in;
+  Result grad_weight, grad_bias;
+  Tensor ka, kb, kc;  // grad_in = ka grad + kb (in - mean) + kc
 
-  const Tensor ka = b.scratch(compute, {c}), kb = b.scratch(compute, {c}), kc = b.scratch(compute, {c});
+  BatchNormBackward(Builder& b, const lazyt_node_t& node) {
+    const auto args = b.program.args(node);
+    in = tensor_at(b, args[1]);
+    const int64_t c = in.dims()[1];
+    training = b.bool_of(args[7]);
+    weight = optional_at(b, args[2], in.dtype);
+    mean = *optional_at(b, args[training ? 5 : 3], in.dtype);
+    spread = *optional_at(b, args[training ? 6 : 4], in.dtype);
+    eps = b.number_of(args[8]);
+    wants_in = mask_at(b, args[9], 0);
+    grad_in = wants_in ? b.make(node.results, b.result_strides(node.results, in.strides()))
+                       : b.make_dense(node.results);
+    grad_weight = Result(b, node.results + 1, in.dtype, mask_at(b, args[9], 1) ? c : -1);
+    grad_bias = Result(b, node.results + 2, in.dtype, mask_at(b, args[9], 2) ? c : -1);
+    for (Tensor* t : {&ka, &kb, &kc}) *t = b.scratch(compute_dtype(in.dtype), {c});
+  }
+};
+
+void lower_batch_norm_backward(Builder& b, const lazyt_node_t& node) {
+  Epilogue* const e = b.epilogue();
+  if (e && e->is_joined) return;
+  std::vector<BatchNormBackward> norms = {{b, node}};  // that have this gradient
+  for (uint32_t i : e ? e->beside : std::vector<uint32_t>()) norms.emplace_back(b, b.program.nodes()[i]);
+  const Tensor in = norms[0].in;
+  const Channels channels(in);
+  const bool any_wants_in = std::any_of(norms.begin(), norms.end(), [](const auto& n) { return n.wants_in; });
+
   Fused sums(channels.dims, channels.reduced, in.dtype);
   auto load = [&](const Tensor& t) { return sums.k.cast(sums.k.load_kept(channels.of(t)), sums.type); };
   auto store = [&](Reg r, const Tensor& t) { sums.k.store_kept(sums.k.cast(r, type_of(t.dtype)), channels.of(t)); };
   auto total = [&](Reg r) { return sums.k.cast(sums.k.total(r, ReduceKind::kSum), sums.type); };
-  const Reg g = sums.load(grad), d = sums.sub(sums.load(in), sums.load(channels.of(mean)));
-  const Reg sum_g = total(g), sum_gx = total(sums.mul(g, d));
-  Reg inv = load(spread);
-  if (!training) inv = sums.k.op(Op::kRsqrt, sums.add(inv, sums.number(eps)));
-  const Reg scale = weight ? sums.mul(inv, load(*weight)) : inv;
-  if (wants_in) store(scale, ka);
-  if (wants_in && training) {
-    const Reg share = sums.mul(scale, sums.constant(-1 / channels.count));
-    store(sums.mul(sums.mul(sums.mul(share, inv), inv), sum_gx), kb);
-    store(sums.mul(share, sum_g), kc);
+  const lazyt_arg_t& grad_arg = b.program.args(node)[0];
+  const bool makes_grad = e && !e->before.empty();
+  const Reg g = makes_grad ? sums.k.cast(b.emit_before(*e, sums.k, any_wants_in, in.strides()), sums.type)
+                           : sums.load(tensor_at(b, grad_arg));
+  const Reg sum_g = total(g);
+  for (const BatchNormBackward& n : norms) {
+    const Reg sum_gx = total(sums.mul(g, sums.sub(sums.load(n.in), sums.load(channels.of(n.mean)))));
+    Reg inv = load(n.spread);
+    if (!n.training) inv = sums.k.op(Op::kRsqrt, sums.add(inv, sums.number(n.eps)));
+    const Reg scale = n.weight ? sums.mul(inv, load(*n.weight)) : inv;
+    if (n.wants_in) store(scale, n.ka);
+    if (n.wants_in && n.training) {
+      const Reg share = sums.mul(scale, sums.constant(-1 / channels.count));
+      store(sums.mul(sums.mul(sums.mul(share, inv), inv), sum_gx), n.kb);
+      store(sums.mul(share, sum_g), n.kc);
+    }
+    if (n.grad_weight.wanted) store(sums.mul(sum_gx, inv), n.grad_weight.tensor);
+    if (n.grad_bias.wanted) store(sum_g, n.grad_bias.tensor);
   }
-  if (grad_weight.wanted) store(sums.mul(sum_gx, inv), grad_weight.tensor);
-  if (grad_bias.wanted) store(sum_g, grad_bias.tensor);
   sums.build(b);
 
-  if (wants_in) {
+  if (any_wants_in) {
     Fused apply(channels.dims, {}, in.dtype);
-    Reg r = apply.mul(apply.load(channels.of(ka)), apply.load(grad));
-    if (training) {
-      const Reg x = apply.sub(apply.load(in), apply.load(channels.of(mean)));
-      r = apply.add(apply.add(r, apply.mul(apply.load(channels.of(kb)), x)), apply.load(channels.of(kc)));
+    const Reg again = apply.load(tensor_at(b, grad_arg));
+    for (const BatchNormBackward& n : norms) {
+      if (!n.wants_in) continue;
+      Reg r = apply.mul(apply.load(channels.of(n.ka)), again);
+      if (n.training) {
+        const Reg x = apply.sub(apply.load(n.in), apply.load(channels.of(n.mean)));
+        r = apply.add(apply.add(r, apply.mul(apply.load(channels.of(n.kb)), x)),
+                      apply.load(channels.of(n.kc)));
+      }
+      if (e && &n == &norms[0] && !e->chain.empty())
+        b.emit_chain(*e, apply.k, r, n.grad_in);
+      else
+        apply.store(r, n.grad_in);
     }
-    apply.store(r, grad_in);
     apply.build(b);
   }
-  grad_weight.finish(b);
-  grad_bias.finish(b);
+  for (const BatchNormBackward& n : norms) {
+    n.grad_weight.finish(b);
+    n.grad_bias.finish(b);
+  }
 }
 
 Refusal accept_channels(const ProgramView& program, const lazyt_node_t& node, uint64_t input) {

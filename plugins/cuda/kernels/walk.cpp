@@ -107,7 +107,7 @@ Team scanning_team_for(const Walk& walk) {
 
 void add_lines(Builder& b, std::string_view base, std::string_view text, const Walk& walk, const Team& team,
                Defines more, std::vector<Word> words, const std::vector<StorageId>& reads,
-               const std::vector<StorageId>& writes) {
+               const std::vector<StorageId>& writes, const std::vector<StorageId>& reads_in_place) {
   Defines defines = walk.defines;
   for (const auto& [name, value] : team.defines()) defines.emplace_back(name, value);
   defines.insert(defines.end(), more.begin(), more.end());
@@ -117,7 +117,7 @@ void add_lines(Builder& b, std::string_view base, std::string_view text, const W
   const auto blocks =
       static_cast<uint32_t>(std::min((walk.lines + team.lines() - 1) / team.lines(), kMostBlocks));
   b.add_kernel(specialise(base, whole, defines), {blocks, 1, 1}, {team.threads, 1, 1}, 0, std::move(words),
-               reads, writes);
+               reads, writes, reads_in_place);
 }
 
 Defines types_of(lazyt_dtype_t dtype) { return {{"T", memory_type(dtype)}, {"C", register_type(dtype)}}; }

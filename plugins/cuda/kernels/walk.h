@@ -69,7 +69,7 @@ Team scanning_team_for(const Walk& walk);
 // lines.
 void add_lines(Builder& b, std::string_view base, std::string_view text, const Walk& walk, const Team& team,
                Defines more, std::vector<Word> words, const std::vector<StorageId>& reads,
-               const std::vector<StorageId>& writes);
+               const std::vector<StorageId>& writes, const std::vector<StorageId>& reads_in_place = {});
 
 // The types of elements: T in memory, C in registers.
 Defines types_of(lazyt_dtype_t dtype);

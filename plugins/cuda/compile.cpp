@@ -116,8 +116,8 @@ void Builder::lower_node(const lazyt_node_t& node) {
 }
 void Builder::lower_part(const lazyt_node_t& node, Epilogue& e) {
   if (e.kind == Epilogue::Kind::kWindow || e.kind == Epilogue::Kind::kChain ||
-      e.kind == Epilogue::Kind::kNorm)
-    return;  // with its convolution, product or norm
+      e.kind == Epilogue::Kind::kNorm || e.kind == Epilogue::Kind::kLoss)
+    return;  // with its convolution, product, norm or loss
   const uint32_t i = current_node();
   const bool sums = i == e.sum;
   if (sums ? e.summed : e.activated) return;

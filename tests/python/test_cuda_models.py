@@ -14,9 +14,9 @@ FAKE = Path(os.environ.get("LAZYT_FAKE_CUDA_LIBRARIES", ROOT / "build/tests/cuda
 ROWS = "tutorial;GPT 4;MLP;64x64, SGD"  # of bench/models.py, whose name contains one of these
 # What a step may launch. A change that needs more says why here.
 MOST_KERNELS = {
-    "tutorial CNN, Adadelta": 32,
-    "ResNet-18 64x64, SGD momentum": 135,
-    "GPT 4 x 256, AdamW": 97,
+    "tutorial CNN, Adadelta": 29,
+    "ResNet-18 64x64, SGD momentum": 132,
+    "GPT 4 x 256, AdamW": 95,
     "GPT 4 x 256, inference": 34,
     "GPT 4 x 256, inference in bf16": 44,
     "GPT 4 x 256, 64 tokens in turn": 40,

@@ -37,6 +37,7 @@ class Finder {
   }
 
   std::map<uint32_t, Epilogue> run(bool has_products, bool has_windows) {
+    find_losses();
     for (uint32_t i = 0; i < program_.nodes().size(); ++i) {
       if (has_products && is_product(i)) look_at(i);
       else if (is_own_product(i, has_products)) look_at_chain(i);
@@ -341,6 +342,68 @@ class Finder {
     for (uint32_t part : {e.activation, e.sum})
       if (part != LAZYT_NONE) parts_.push_back(part);
     if (e.forward) found_.at(e.forward->product).keeps = true;
+    found_.emplace(i, e);
+  }
+
+  static bool is_class_loss(lazyt_op_t op) {
+    return op == LAZYT_OP_NLL_LOSS_FORWARD || op == LAZYT_OP_NLL_LOSS2D_FORWARD;
+  }
+  static bool is_class_loss_gradient(lazyt_op_t op) {
+    return op == LAZYT_OP_NLL_LOSS_BACKWARD || op == LAZYT_OP_NLL_LOSS2D_BACKWARD;
+  }
+  // Whether argument k is the dim of v's classes.
+  bool is_along_classes(uint32_t i, uint64_t k, uint32_t v) const {
+    return static_cast<int64_t>(program_.args(node(i))[k].payload) == (value(v).rank > 1 ? 1 : 0);
+  }
+  void find_losses() {
+    for (uint32_t i = 0; i < program_.nodes().size(); ++i) {
+      if (is_class_loss(node(i).op)) look_at_loss(i);
+      if (node(i).op == LAZYT_OP_LOG_SOFTMAX_BACKWARD_DATA) look_at_loss_gradient(i);
+    }
+    for (auto& [i, e] : found_) {
+      if (!is_class_loss(node(i).op)) continue;
+      const uint32_t softmax = argument(program_, node(i), 0);
+      size_t others = users_[softmax].size() - 1;
+      for (uint32_t user : std::set<uint32_t>(users_[softmax].begin(), users_[softmax].end())) {
+        const auto gradient = found_.find(user);
+        const bool asks_for_dims = is_class_loss_gradient(node(user).op);
+        if (asks_for_dims || (gradient != found_.end() && gradient->second.forward == &e))
+          others -= argument(program_, node(user), 1) == softmax;
+      }
+      e.keeps = is_output_[softmax] || others > 0;
+    }
+  }
+  void look_at_loss(uint32_t i) {
+    const uint32_t v = argument(program_, node(i), 0), made = maker_[v];
+    if (made == LAZYT_NONE || node(made).op != LAZYT_OP_LOG_SOFTMAX || is_part(made)) return;
+    const uint32_t of = argument(program_, node(made), 0);
+    if (!is_along_classes(made, 1, v) || value(of).dtype != value(v).dtype || count(v) == 0) return;
+    if (std::any_of(users_[v].begin(), users_[v].end(), [&](uint32_t user) { return user < i; })) return;
+    Epilogue e;
+    e.product = i, e.kind = Kind::kLoss, e.before = {made};
+    parts_.push_back(made);
+    found_.emplace(i, e);
+    maker_[v] = i;  // comes with the loss
+  }
+  void look_at_loss_gradient(uint32_t i) {
+    const uint32_t grad = argument(program_, node(i), 0), softmax = argument(program_, node(i), 1), made = maker_[grad];
+    if (made == LAZYT_NONE || !is_class_loss_gradient(node(made).op) || is_output_[grad] || users_[grad].size() != 1) return;
+    if (!is_along_classes(i, 2, grad) || !std::ranges::equal(program_.dims(value(grad)), program_.dims(value(softmax))) || count(grad) == 0)
+      return;
+    for (uint32_t v : {softmax, node(i).results})
+      if (value(v).dtype != value(grad).dtype) return;
+    Epilogue e;
+    e.product = i, e.kind = Kind::kLoss, e.before = {made};
+    // Where the loss is what a backward began with, its gradient is a number.
+    const uint32_t seed = argument(program_, node(made), 0), filled = maker_[seed];
+    if (filled != LAZYT_NONE && node(filled).op == LAZYT_OP_FULL && count(seed) == 1 && !is_output_[seed] && users_[seed].size() == 1)
+      e.before.insert(e.before.begin(), filled);
+    if (const auto forward = found_.find(maker_[softmax]); forward != found_.end() && forward->second.kind == Kind::kLoss &&
+                                                           argument(program_, node(forward->first), 0) == softmax) {
+      e.forward = &forward->second;
+      forward->second.has_gradient = true;
+    }
+    parts_.insert(parts_.end(), e.before.begin(), e.before.end());
     found_.emplace(i, e);
   }
 

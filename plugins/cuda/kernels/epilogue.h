@@ -12,6 +12,9 @@
 // behind the other, whose other operands are there (kChain), also behind a batch norm (kNorm). What makes a
 // batch norm's incoming gradient is computed by the kernel of its sums, which is the first to read it.
 //
+// A loss over classes is computed with the log softmax that it reads, and that one's gradient with the
+// loss' (kLoss).
+//
 // Such nodes are lowered with their product, or by themselves where the library does not take them.
 #pragma once
 
@@ -27,7 +30,7 @@ namespace lazyt::cuda {
 
 class FusedKernel;
 
-// Of one product, or norm.
+// Of one product, norm, or loss.
 struct Epilogue {
   enum class Kind : uint8_t {
     kNone,
@@ -37,12 +40,15 @@ struct Epilogue {
     kGeluGradient,
     kWindow,
     kChain,
-    kNorm
+    kNorm,
+    kLoss
   } kind = Kind::kNone;
   uint32_t product = LAZYT_NONE, activation = LAZYT_NONE, sum = LAZYT_NONE;  // nodes
-  // kRelu: a gradient wants to know where it was above 0. kGelu: others read the product, too.
+  // kRelu: a gradient wants to know where it was above 0. kGelu: others read the product, too. kLoss: others
+  // read the log softmax.
   bool keeps = false;
-  const Epilogue* forward = nullptr;  // of kReluGradient: where the mask is made
+  bool has_gradient = false;          // of kLoss: a gradient with it as `forward`
+  const Epilogue* forward = nullptr;  // of kReluGradient: where the mask is made; of kLoss: the loss
   uint32_t saved = LAZYT_NONE;        // of kGeluGradient: the value that GELU was applied to
 
   // Of kWindow: nodes in their order, each alone reads what the one before makes. Of kChain and kNorm others
@@ -53,7 +59,7 @@ struct Epilogue {
   std::map<uint32_t, size_t> shown =
       {};  // which of these values an operand of the chain is, or shows under other dims
   std::vector<uint32_t> before =
-      {};  // of kNorm: the nodes that make operand 0, in their order; the last makes it
+      {};  // of kNorm and kLoss: the nodes that make operand 0, in their order; the last makes it
   std::vector<uint32_t> joined =
       {};  // of kNorm: other norms whose results the chain alone reads, and computes
   std::vector<uint32_t> beside =
@@ -63,6 +69,7 @@ struct Epilogue {
   // ---- while the program is lowered
   std::optional<toolkit::Tensor> mask;        // of bits, as cuBLASLt writes it
   std::optional<toolkit::Tensor> sum_place;   // the sum came before its product
+  std::optional<toolkit::Tensor> lines;       // of kLoss without the log softmax: what it takes from each line, in two steps
   bool lowered = false, activated = false, summed = false;  // the product; with it the other two
   std::function<toolkit::Reg(FusedKernel&)> element;        // where is_joined: emits an element of the result
 };

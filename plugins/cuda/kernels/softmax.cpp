@@ -1,31 +1,28 @@
 // (Log) softmax and their backwards along one axis. A team of threads has a line; a short line stays in its
 // registers.
-#include "walk.h"
+#include "softmax.h"
 
 namespace lazyt::cuda {
-namespace {
 
-// The thread's elements of a line: number k is element `i`. With few, VALUE(k) is a register.
-constexpr std::string_view kCommon = R"(
+// The thread's elements of a line: number k is element `i`. With few, kept[k] is a register.
+const std::string_view kLineText = R"(
 #define PER ((N + TEAM - 1) / TEAM)
 #define KEEPS (PER <= 16)
 #define EACH for (int k = 0; k < (int)PER; ++k) if (const long long i = lane + (long long)k * TEAM; i < n)
 )";
-constexpr std::string_view kCommonEnd = R"(
+const std::string_view kLineTextEnd = R"(
 #undef PER
 #undef KEEPS
 #undef EACH
 )";
 
-constexpr std::string_view kForward = R"(
-LAZYT_KERNEL(KERNEL, 2, THREADS) {
+const std::string_view kExponentsText = R"(
   using Team = lazyt_team<TEAM, COLUMNS, THREADS>;
   const int lane = Team::lane();
   for (long long base = blockIdx.x * (long long)Team::kLines; base < LINES; base += gridDim.x * (long long)Team::kLines) {
     const long long l = base + Team::line();
     const long long n = l < LINES ? N : 0;
     const T* x = (const T*)a.w[0] + (n ? LINE0(l) : 0);
-    T* y = (T*)a.w[1] + (n ? LINE1(l) : 0);
     C kept[KEEPS ? PER : 1];
     C top = -LAZYT_INFINITY;
     EACH {
@@ -41,6 +38,12 @@ LAZYT_KERNEL(KERNEL, 2, THREADS) {
       sum += e;
     }
     sum = Team::all(sum, lazyt_plus());
+)";
+
+namespace {
+
+constexpr std::string_view kForward = R"(
+    T* y = (T*)a.w[1] + (n ? LINE1(l) : 0);
     const C scale = (C)1 / sum, log_sum = log(sum);
     EACH {
       if (LOG) {
@@ -83,9 +86,9 @@ void add(Builder& b, std::string_view name, std::string_view text, const Walk& w
          bool log, std::vector<Word> words, const std::vector<StorageId>& reads, StorageId write) {
   Defines defines = types_of(dtype);
   defines.emplace_back("LOG", log ? "true" : "false");
-  std::string whole(kCommon);
+  std::string whole(kLineText);
   whole += text;
-  whole += kCommonEnd;
+  whole += kLineTextEnd;
   add_lines(b, name, whole, walk, team_for(walk), std::move(defines), std::move(words), reads, {write});
 }
 
@@ -97,12 +100,14 @@ void lower_softmax(Builder& b, const lazyt_node_t& node) {
   const Tensor out = b.make(v, b.result_strides(v, in.strides()));
   if (out.count() == 0) return;
   const Walk walk = walk_along({in.layout, out.layout}, static_cast<size_t>(int_at(b.program, node, 1)));
-  add(b, kLog ? "log_softmax" : "softmax", kForward, walk, in.dtype, kLog,
+  const std::string text = "LAZYT_KERNEL(KERNEL, 2, THREADS) {" + std::string(kExponentsText) + std::string(kForward);
+  add(b, kLog ? "log_softmax" : "softmax", text, walk, in.dtype, kLog,
       {Word::address(in), Word::address(out)}, {in.storage}, out.storage);
 }
 
 template <bool kLog>
 void lower_backward(Builder& b, const lazyt_node_t& node) {
+  if (const Epilogue* e = b.epilogue()) return lower_gradient_with_softmax(b, node, *e);
   const auto args = b.program.args(node);
   const Tensor grad = tensor_at(b, args[0]), y = tensor_at(b, args[1]);
   const lazyt_dtype_t dtype = grad.dtype;

@@ -1,7 +1,5 @@
 """Write the reference values of the conformance suite, tests/conformance/corpus/*.lzt. Needs torch; by hand.
 
-    make_conformance_corpus.py [FOLDER]
-
 A file holds cases; a case is lines
 
     case NAME
@@ -16,7 +14,7 @@ the sum of the terms' magnitudes, for sums. Random operators are computed from r
 each area are in a file of their own in conformance_corpus.
 """
 
-import sys
+import argparse
 from pathlib import Path
 
 import torch
@@ -45,7 +43,11 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def main():
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "tests/conformance/corpus"
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path, nargs="?", default=ROOT / "tests/conformance/corpus")
+    folder = parser.parse_args().folder
     folder.mkdir(parents=True, exist_ok=True)
     # What an area draws depends on those before it.
     torch.manual_seed(0)

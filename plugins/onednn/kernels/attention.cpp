@@ -1,6 +1,7 @@
 // Scaled dot product attention, forward and backward: tiles of scores that stay in the cache, softmax online (Dao et
 // al., FlashAttention, 2022). f16 and bf16 are computed as f32; the forward products of bf16 by the CPU's tiles, if it has them.
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "amx.h"
@@ -11,6 +12,7 @@ namespace lazyt::onednn {
 namespace {
 
 constexpr int64_t kQueries = 32, kKeys = 256;  // of a tile
+constexpr int64_t kFewQueries = 8;             // below it keys and values are read as they lie: packing them would read them twice
 
 // Where the arguments of a variant are; 0 = none.
 struct Signature {
@@ -107,13 +109,6 @@ struct Problem {
   // Keys that some query of a tile sees.
   int64_t keys_of(int64_t last_query) const { return causal ? std::min(s, last_query) : s; }
 
-  // The scores of a tile, masked: rows queries from i0, n keys from j0.
-  template <class C>
-  void scores(const Frame& frame, const TileKernels<C>& tile, C* out, int64_t head, const C* q_rows, int64_t i0, int64_t rows,
-              const C* k_columns, int64_t j0, int64_t n, C alpha) const {
-    tile.gemm(rows, n, e, alpha, q_rows, row(q), k_columns + j0, s, out, kKeys, false);
-    put_mask(frame, out, head, i0, rows, j0, n);
-  }
   template <class C>
   void put_mask(const Frame& frame, C* out, int64_t head, int64_t i0, int64_t rows, int64_t j0, int64_t n) const {
     constexpr C kOut = -std::numeric_limits<C>::infinity();
@@ -136,23 +131,77 @@ struct Problem {
   }
 };
 
-// out[columns][rows] = in[rows][columns]
+int64_t padded(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+
+// Matrices as gemm reads them: panel by panel. `stride`: elements of a panel.
 template <class C>
-void transpose(C* out, int64_t out_row, const C* in, int64_t in_row, int64_t rows, int64_t columns) {
-  constexpr int64_t kBlock = 16;
-  for (int64_t i0 = 0; i0 < rows; i0 += kBlock)
-    for (int64_t j0 = 0; j0 < columns; j0 += kBlock)
-      for (int64_t j = j0; j < std::min(columns, j0 + kBlock); ++j)
-        for (int64_t i = i0; i < std::min(rows, i0 + kBlock); ++i) out[j * out_row + i] = in[i * in_row + j];
+struct Panels {
+  const C* data;
+  int64_t stride;
+};
+template <class C>
+int64_t panel_elements(int64_t rows, int64_t columns) {
+  return rows * padded(columns, kPanel<C>);
+}
+template <class C>
+void pack(C* out, const C* in, int64_t in_row, int64_t rows, int64_t columns) {
+  for (int64_t j = 0; j < columns; j += kPanel<C>) {
+    const int64_t width = std::min(kPanel<C>, columns - j);
+    for (int64_t i = 0; i < rows; ++i, out += kPanel<C>) std::fill(std::copy_n(in + i * in_row + j, width, out), out + kPanel<C>, C(0));
+  }
+}
+// Of in's transpose.
+template <class C>
+void pack_turned(C* out, const C* in, int64_t in_row, int64_t rows, int64_t columns) {
+  for (int64_t i = 0; i < rows; i += kPanel<C>, out += columns * kPanel<C>) {
+    const int64_t width = std::min(kPanel<C>, rows - i);
+    if (width < kPanel<C>) std::fill(out, out + columns * kPanel<C>, C(0));
+    transpose(out, kPanel<C>, in + i * in_row, in_row, width, columns);
+  }
+}
+// out[m x n] (+)= alpha * a[m x k] * b[k x n]
+template <class C>
+void multiply(int64_t m, int64_t n, int64_t k, C alpha, const C* a, int64_t lda, const Panels<C>& b, C* out, int64_t ldo, bool accumulate) {
+  const TileGemm<C> gemm = rows().tile<C>().gemm;
+  for (int64_t j = 0; j < n; j += kPanel<C>)
+    gemm(m, std::min(kPanel<C>, n - j), k, alpha, a, lda, b.data + j / kPanel<C> * b.stride, out + j, ldo, accumulate);
+}
+// out[m x n] += a'[m x k] * b[k x n], k <= kQueries
+template <class C>
+void add_outer(int64_t m, int64_t n, int64_t k, const C* a, int64_t lda, const C* b, int64_t ldb, C* out) {
+  alignas(64) C panel[kQueries * kPanel<C>];
+  for (int64_t j = 0; j < n; j += kPanel<C>) {
+    const int64_t width = std::min(kPanel<C>, n - j);
+    pack(panel, b + j, ldb, k, width);
+    rows().tile<C>().gemm_turned(m, width, k, C(1), a, lda, panel, out + j, n, true);
+  }
 }
 
-// The keys of all key heads, transposed: [head][e][s].
+// Keys and values of all key heads in panels. A matrix of a head: keys to multiply queries with (e x s), values that are multiplied
+// by weights (s x ev), and for the gradients values to multiply theirs with (ev x s) and keys multiplied by theirs (s x e).
 template <class C>
-void transpose_heads(const Frame& frame, const Problem& p, const Tensor& t, int64_t width, C* out) {
+struct Packed {
+  Tensor all;  // [key head][elements of a matrix]
+  int64_t stride, elements;
+
+  Packed(Builder& b, const Problem& p, int64_t rows, int64_t columns)
+      : all(b.scratch(p.q.dtype, {p.head_count() / p.ratio, panel_elements<C>(rows, columns)})), stride(rows * kPanel<C>), elements(panel_elements<C>(rows, columns)) {}
+
+  C* begin(const Frame& frame, int64_t key_head) const { return frame.at<C>(all) + key_head * elements; }
+  // From a row on, or from a column that begins a panel.
+  Panels<C> from_row(const Frame& frame, int64_t key_head, int64_t row) const { return {begin(frame, key_head) + row * kPanel<C>, stride}; }
+  Panels<C> from_column(const Frame& frame, int64_t key_head, int64_t column) const {
+    return {begin(frame, key_head) + column / kPanel<C> * stride, stride};
+  }
+};
+
+// pack(key head, its keys, its values)
+template <class C, class F>
+void pack_heads(const Frame& frame, const Problem& p, F pack) {
   const int64_t key_heads = p.head_count() / p.ratio;
-  parallel(frame, key_heads, key_heads * p.s * width * 4, [&](int64_t begin, int64_t end) {
+  parallel(frame, key_heads, key_heads * p.s * (p.e + p.ev) * 4, [&](int64_t begin, int64_t end) {
     for (int64_t h = begin; h < end; ++h)
-      transpose(out + h * p.s * width, p.s, frame.at<C>(t) + p.offset(t, h * p.ratio, true), Problem::row(t), p.s, width);
+      pack(h, frame.at<C>(p.k) + p.offset(p.k, h * p.ratio, true), frame.at<C>(p.v) + p.offset(p.v, h * p.ratio, true));
   });
 }
 
@@ -169,19 +218,16 @@ void with_compute(lazyt_dtype_t dtype, F&& f) {
 // The most that a head of the tiles' forward may be wide: what a thread computes with lies on its stack.
 constexpr int64_t kWidest = 256;
 
-int64_t padded(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
-
 // out[p][j] = elements 2p and 2p + 1 of row j; zeros past the end of `width`, which may be odd, and of the rows.
 void pair_columns(uint32_t* out, int64_t pairs, int64_t columns, const BFloat16* in, int64_t in_row, int64_t rows, int64_t width) {
   constexpr int64_t kBlock = 16;
-  for (int64_t p0 = 0; p0 < pairs; p0 += kBlock)
-    for (int64_t j0 = 0; j0 < columns; j0 += kBlock)
-      for (int64_t p = p0; p < p0 + kBlock; ++p)
-        for (int64_t j = j0; j < j0 + kBlock; ++j) {
-          const BFloat16* from = in + j * in_row + 2 * p;
-          const uint32_t low = j < rows && 2 * p < width ? from[0].bits : 0, high = j < rows && 2 * p + 1 < width ? from[1].bits : 0;
-          out[p * columns + j] = low | high << 16;
-        }
+  alignas(64) uint32_t words[kBlock * kWidest / 2];
+  for (int64_t j0 = 0; j0 < columns; j0 += kBlock) {
+    std::fill(words, words + kBlock * pairs, 0);
+    for (int64_t j = j0; j < std::min(rows, j0 + kBlock); ++j)
+      std::memcpy(words + (j - j0) * pairs, in + j * in_row, static_cast<size_t>(width) * sizeof *in);  // little-endian: the first is the lower half
+    transpose(out + j0, columns, words, pairs, kBlock, pairs);
+  }
 }
 // out[p][j] = elements j of rows 2p and 2p + 1; zeros past the ends.
 void pair_rows(uint32_t* out, int64_t pairs, int64_t columns, const BFloat16* in, int64_t in_row, int64_t rows, int64_t width) {
@@ -266,35 +312,53 @@ void add_forward(Builder& b, const lazyt_node_t& node, const Signature& at, bool
   const Tensor out = begin_result(b, node.results, p.q.dtype);
   const Tensor sums = keeps_sums ? begin_result(b, node.results + 1, p.q.dtype) : b.scratch(p.q.dtype, {0});
   const int64_t heads = p.head_count();
-  const Tensor columns = b.scratch(p.q.dtype, {heads / p.ratio, p.e, p.s});
   with_compute(p.q.dtype, [&](auto tag) {
     using C = typename decltype(tag)::type;
-    b.add("attention", {p.q.storage, p.k.storage, p.v.storage, p.mask.storage}, {out.storage, sums.storage, columns.storage},
+    const bool few = p.l < kFewQueries;
+    const Packed<C> keys(b, p, few ? 0 : p.e, p.s), values(b, p, few ? 0 : p.s, p.ev);
+    b.add("attention", {p.q.storage, p.k.storage, p.v.storage, p.mask.storage}, {out.storage, sums.storage, keys.all.storage, values.all.storage},
           [=](const Frame& frame) {
             const TileKernels<C>& tile = rows().tile<C>();
-            C *k_columns = frame.at<C>(columns), *y = frame.at<C>(out), *lse = frame.at<C>(sums);
+            C *y = frame.at<C>(out), *lse = frame.at<C>(sums);
             const C alpha = static_cast<C>(p.factor(frame));
-            transpose_heads<C>(frame, p, p.k, p.e, k_columns);
+            if (!few)
+              pack_heads<C>(frame, p, [&](int64_t head, const C* k, const C* v) {
+                pack_turned(keys.begin(frame, head), k, Problem::row(p.k), p.s, p.e);
+                pack(values.begin(frame, head), v, Problem::row(p.v), p.s, p.ev);
+              });
             const int64_t tiles = (p.l + kQueries - 1) / kQueries;
             parallel(frame, heads * tiles, heads * p.l * p.s * p.e, [&](int64_t begin, int64_t end) {
               alignas(64) C x[kQueries * kKeys];
               for (int64_t t = begin; t < end; ++t) {
                 const int64_t head = t / tiles, i0 = t % tiles * kQueries, count = std::min(kQueries, p.l - i0);
                 const C* q = frame.at<C>(p.q) + p.offset(p.q, head, false) + i0 * Problem::row(p.q);
-                const C* v = frame.at<C>(p.v) + p.offset(p.v, head, true);
+                const C *k = frame.at<C>(p.k) + p.offset(p.k, head, true), *v = frame.at<C>(p.v) + p.offset(p.v, head, true);
                 C* o = y + (head * p.l + i0) * p.ev;
                 C top[kQueries], sum[kQueries];
                 std::fill(top, top + kQueries, -std::numeric_limits<C>::infinity());
                 std::fill(sum, sum + kQueries, C(0));
-                const int64_t keys = p.keys_of(i0 + count);
-                for (int64_t j0 = 0; j0 < keys; j0 += kKeys) {
-                  const int64_t n = std::min(kKeys, keys - j0);
-                  p.scores(frame, tile, x, head, q, i0, count, k_columns + head / p.ratio * p.e * p.s, j0, n, alpha);
+                if (few) std::fill(o, o + count * p.ev, C(0));
+                const int64_t seen = p.keys_of(i0 + count);
+                for (int64_t j0 = 0; j0 < seen; j0 += kKeys) {
+                  const int64_t n = std::min(kKeys, seen - j0);
+                  if (few)
+                    for (int64_t i = 0; i < count; ++i) {
+                      tile.dots(k + j0 * Problem::row(p.k), Problem::row(p.k), q + i * Problem::row(p.q), n, p.e, x + i * kKeys);
+                      tile.scale(x + i * kKeys, n, alpha);
+                    }
+                  else
+                    multiply(count, n, p.e, alpha, q, Problem::row(p.q), keys.from_column(frame, head / p.ratio, j0), x, kKeys, false);
+                  p.put_mask(frame, x, head, i0, count, j0, n);
                   for (int64_t i = 0; i < count; ++i) {
                     const C shrinks = tile.online_softmax(x + i * kKeys, n, top + i, sum + i);
                     if (j0 && shrinks != C(1)) tile.scale(o + i * p.ev, p.ev, shrinks);
                   }
-                  tile.gemm(count, p.ev, n, C(1), x, kKeys, v + j0 * Problem::row(p.v), Problem::row(p.v), o, p.ev, j0 > 0);
+                  if (few)
+                    for (int64_t j = 0; j < n; ++j)
+                      for (int64_t i = 0; i < count; ++i)
+                        rows().of<C>().add_scaled(o + i * p.ev, v + (j0 + j) * Problem::row(p.v), p.ev, x[i * kKeys + j]);
+                  else
+                    multiply(count, p.ev, n, C(1), x, kKeys, values.from_row(frame, head / p.ratio, j0), o, p.ev, j0 > 0);
                 }
                 for (int64_t i = 0; i < count; ++i) {
                   tile.scale(o + i * p.ev, p.ev, sum[i] == C(0) ? C(0) : C(1) / sum[i]);  // all keys masked: zeros
@@ -320,36 +384,39 @@ void lower_flash_backward(Builder& b, const lazyt_node_t& node) {
   const Tensor sums = dense_as(b, tensor_at(b, args[5]), dtype);
   const Tensor gq = begin_result(b, node.results, dtype), gk = begin_result(b, node.results + 1, dtype), gv = begin_result(b, node.results + 2, dtype);
   const int64_t key_heads = p.head_count() / p.ratio;
-  const Tensor k_t = b.scratch(dtype, {key_heads, p.e, p.s}), v_t = b.scratch(dtype, {key_heads, p.ev, p.s});
   with_compute(dtype, [&](auto tag) {
     using C = typename decltype(tag)::type;
+    const Packed<C> keys(b, p, p.e, p.s), values(b, p, p.ev, p.s), key_rows(b, p, p.s, p.e);
     b.add("attention_backward",
           {p.q.storage, p.k.storage, p.v.storage, p.mask.storage, grad.storage, out.storage, sums.storage},
-          {gq.storage, gk.storage, gv.storage, k_t.storage, v_t.storage}, [=](const Frame& frame) {
+          {gq.storage, gk.storage, gv.storage, keys.all.storage, values.all.storage, key_rows.all.storage}, [=](const Frame& frame) {
             const TileKernels<C>& tile = rows().tile<C>();
-            C *k_columns = frame.at<C>(k_t), *v_columns = frame.at<C>(v_t);
             const C alpha = static_cast<C>(p.factor(frame));
-            transpose_heads<C>(frame, p, p.k, p.e, k_columns);
-            transpose_heads<C>(frame, p, p.v, p.ev, v_columns);
+            pack_heads<C>(frame, p, [&](int64_t head, const C* k, const C* v) {
+              pack_turned(keys.begin(frame, head), k, Problem::row(p.k), p.s, p.e);
+              pack_turned(values.begin(frame, head), v, Problem::row(p.v), p.s, p.ev);
+              pack(key_rows.begin(frame, head), k, Problem::row(p.k), p.s, p.e);
+            });
             // A key head with all its query heads is one thread's: nothing is added up across threads.
             parallel(frame, key_heads, p.head_count() * p.l * p.s * p.e, [&](int64_t begin, int64_t end) {
-              alignas(64) C x[kQueries * kKeys], d[kQueries * kKeys], turned[kQueries * kKeys];
+              alignas(64) C x[kQueries * kKeys], d[kQueries * kKeys];
               for (int64_t kh = begin; kh < end; ++kh) {
                 C *dk = frame.at<C>(gk) + kh * p.s * p.e, *dv = frame.at<C>(gv) + kh * p.s * p.ev;
                 std::fill(dk, dk + p.s * p.e, C(0));
                 std::fill(dv, dv + p.s * p.ev, C(0));
                 for (int64_t head = kh * p.ratio; head < (kh + 1) * p.ratio; ++head) {
-                  const C *k = frame.at<C>(p.k) + p.offset(p.k, head, true), *lse = frame.at<C>(sums) + head * p.l;
+                  const C* lse = frame.at<C>(sums) + head * p.l;
                   for (int64_t i0 = 0; i0 < p.l; i0 += kQueries) {
-                    const int64_t count = std::min(kQueries, p.l - i0), keys = p.keys_of(i0 + count);
+                    const int64_t count = std::min(kQueries, p.l - i0), seen = p.keys_of(i0 + count);
                     const C* q = frame.at<C>(p.q) + p.offset(p.q, head, false) + i0 * Problem::row(p.q);
                     const C *g = frame.at<C>(grad) + (head * p.l + i0) * p.ev, *o = frame.at<C>(out) + (head * p.l + i0) * p.ev;
                     C* dq = frame.at<C>(gq) + (head * p.l + i0) * p.e;
                     C delta[kQueries];
                     for (int64_t i = 0; i < count; ++i) delta[i] = tile.dot(g + i * p.ev, o + i * p.ev, p.ev);
-                    for (int64_t j0 = 0; j0 < keys; j0 += kKeys) {
-                      const int64_t n = std::min(kKeys, keys - j0);
-                      p.scores(frame, tile, x, head, q, i0, count, k_columns + kh * p.e * p.s, j0, n, alpha);
+                    for (int64_t j0 = 0; j0 < seen; j0 += kKeys) {
+                      const int64_t n = std::min(kKeys, seen - j0);
+                      multiply(count, n, p.e, alpha, q, Problem::row(p.q), keys.from_column(frame, kh, j0), x, kKeys, false);
+                      p.put_mask(frame, x, head, i0, count, j0, n);
                       for (int64_t i = 0; i < count; ++i) {
                         // A row whose keys are all masked has no weights.
                         if (lse[i0 + i] == -std::numeric_limits<C>::infinity())
@@ -357,13 +424,11 @@ void lower_flash_backward(Builder& b, const lazyt_node_t& node) {
                         else
                           tile.exp_minus(x + i * kKeys, n, lse[i0 + i]);
                       }
-                      transpose(turned, kQueries, x, kKeys, count, n);
-                      tile.gemm(n, p.ev, count, C(1), turned, kQueries, g, p.ev, dv + j0 * p.ev, p.ev, true);
-                      tile.gemm(count, n, p.ev, C(1), g, p.ev, v_columns + kh * p.ev * p.s + j0, p.s, d, kKeys, false);
+                      add_outer(n, p.ev, count, x, kKeys, g, p.ev, dv + j0 * p.ev);
+                      multiply(count, n, p.ev, C(1), g, p.ev, values.from_column(frame, kh, j0), d, kKeys, false);
                       for (int64_t i = 0; i < count; ++i) tile.softmax_grad(d + i * kKeys, x + i * kKeys, n, delta[i], alpha);
-                      tile.gemm(count, p.e, n, C(1), d, kKeys, k + j0 * Problem::row(p.k), Problem::row(p.k), dq, p.e, j0 > 0);
-                      transpose(turned, kQueries, d, kKeys, count, n);
-                      tile.gemm(n, p.e, count, C(1), turned, kQueries, q, Problem::row(p.q), dk + j0 * p.e, p.e, true);
+                      multiply(count, p.e, n, C(1), d, kKeys, key_rows.from_row(frame, kh, j0), dq, p.e, j0 > 0);
+                      add_outer(n, p.e, count, d, kKeys, q, Problem::row(p.q), dk + j0 * p.e);
                     }
                   }
                 }

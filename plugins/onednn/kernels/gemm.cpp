@@ -22,7 +22,7 @@ constexpr int kDepth = 256, kBlock = 128;
 
 template <class T>
 void run(const Gemm& g, int threads, TileGemm<T> multiply) {
-  constexpr int columns = 128 / sizeof(T);
+  constexpr int64_t columns = kPanel<T>;
   const int64_t row_blocks = (g.m + kBlock - 1) / kBlock, panels = (g.n + columns - 1) / columns;
   const bool large = static_cast<double>(g.batch) * static_cast<double>(g.m * g.n) * static_cast<double>(g.k) > 1e6;
 #pragma omp parallel for collapse(3) num_threads(threads) if (threads > 1 && large)
@@ -61,9 +61,9 @@ void run(const Gemm& g, int threads, TileGemm<T> multiply) {
             if (width == columns)
               std::copy_n(from, columns, panel + k * columns);
             else
-              std::copy_n(from, width, panel + k * columns);
+              std::fill(std::copy_n(from, width, panel + k * columns), panel + (k + 1) * columns, T(0));
           }
-          multiply(rows, width, depth, alpha, a + k0, g.a.row_stride, panel, columns, c, g.n, begun || k0 > 0);
+          multiply(rows, width, depth, alpha, a + k0, g.a.row_stride, panel, c, g.n, begun || k0 > 0);
         }
       }
     }

@@ -153,7 +153,8 @@ INLINE V fma(V a, V b, V c) {  // of integers
 INLINE Vec<float> exp(Vec<float> x) { return vm::math::exp<Vec<float>>(x); }
 // Taylor to the 13th power on |r| <= ln 2 / 2; 1 ulp.
 INLINE Vec<double> exp(Vec<double> x) {
-  x = x < -746.0 ? splat(-746.0) : x;
+  const auto lost = x < -746.0;  // as in vm::math::exp
+  x = lost ? Vec<double>{} : x;
   x = x > 710.0 ? splat(710.0) : x;
   const double magic = 6755399441055744.0;  // 1.5 * 2^52
   const Vec<double> t = x * 1.4426950408889634074 + magic;
@@ -175,7 +176,8 @@ INLINE Vec<double> exp(Vec<double> x) {
   p = p * r * r + r + 1.0;
   const Vec<int64_t> k = std::bit_cast<Vec<int64_t>>(t) - std::bit_cast<int64_t>(magic);
   const Vec<int64_t> half = k >> 1;
-  return p * std::bit_cast<Vec<double>>((half + 1023) << 52) * std::bit_cast<Vec<double>>((k - half + 1023) << 52);
+  p = p * std::bit_cast<Vec<double>>((half + 1023) << 52) * std::bit_cast<Vec<double>>((k - half + 1023) << 52);
+  return lost ? Vec<double>{} : p;
 }
 
 template <class C>
@@ -485,48 +487,94 @@ void add_scaled(Compute<T>* out, const T* in, int64_t n, Compute<T> factor) {
 
 // ---- tiles of attention
 
-// kM rows of two vectors of the output stay in registers while k runs.
-template <class C, int kM, class M0, class M1>
-INLINE void gemm_block(int64_t k, C alpha, const C* a, int64_t lda, const C* b, int64_t ldb, C* out, int64_t ldo,
-                       bool accumulate, M0 m0, M1 m1) {
+// kM rows of two vectors of the output stay in registers while k runs. kTurned: element (r, p) of a lies at a[p * lda + r].
+template <class C, int kM, bool kTurned>
+INLINE void gemm_block(int64_t n, int64_t k, C alpha, const C* a, int64_t lda, const C* panel, C* out, int64_t ldo, bool accumulate) {
   constexpr int w = kWidth<C>;
+  const Full<C> full;
   Vec<C> sums[kM][2] = {};
   for (int64_t p = 0; p < k; ++p) {
-    const Vec<C> b0 = load(b + p * ldb, m0), b1 = load(b + p * ldb + w, m1);
+    const Vec<C> b0 = load(panel + p * kPanel<C>, full), b1 = load(panel + p * kPanel<C> + w, full);
 #pragma GCC unroll 8
     for (int r = 0; r < kM; ++r) {
-      const Vec<C> x = splat(a[r * lda + p]);
+      const Vec<C> x = splat(kTurned ? a[p * lda + r] : a[r * lda + p]);
       sums[r][0] = fma(x, b0, sums[r][0]);
       sums[r][1] = fma(x, b1, sums[r][1]);
     }
   }
+  auto put = [&](C* o, Vec<C> v, auto m) __attribute__((always_inline)) { store(o, accumulate ? v + load(o, m) : v, m); };
 #pragma GCC unroll 8
   for (int r = 0; r < kM; ++r) {
     C* o = out + r * ldo;
-    Vec<C> v0 = sums[r][0] * alpha, v1 = sums[r][1] * alpha;
-    if (accumulate) v0 += load(o, m0), v1 += load(o + w, m1);
-    store(o, v0, m0);
-    store(o + w, v1, m1);
+    const Vec<C> v0 = sums[r][0] * alpha, v1 = sums[r][1] * alpha;
+    if (n >= 2 * w) {
+      put(o, v0, full);
+      put(o + w, v1, full);
+    } else {
+      const int rest = static_cast<int>(n);
+      put(o, v0, rest < w ? rest : w);
+      put(o + w, v1, rest < w ? 0 : rest - w);
+    }
   }
 }
-template <class C, int kM>
-INLINE void gemm_rows(int64_t n, int64_t k, C alpha, const C* a, int64_t lda, const C* b, int64_t ldb, C* out,
-                      int64_t ldo, bool accumulate) {
-  constexpr int w = kWidth<C>;
-  int64_t j = 0;
-  for (; j + 2 * w <= n; j += 2 * w)
-    gemm_block<C, kM>(k, alpha, a, lda, b + j, ldb, out + j, ldo, accumulate, Full<C>{}, Full<C>{});
-  if (j == n) return;
-  const int rest = static_cast<int>(n - j);
-  gemm_block<C, kM>(k, alpha, a, lda, b + j, ldb, out + j, ldo, accumulate, rest < w ? rest : w, rest < w ? 0 : rest - w);
+template <class C, bool kTurned, int kM>
+INLINE int64_t gemm_rows(int64_t i, int64_t m, int64_t n, int64_t k, C alpha, const C* a, int64_t lda, const C* panel, C* out, int64_t ldo,
+                         bool accumulate) {
+  for (; i + kM <= m; i += kM)
+    for (int64_t j = 0; j < n; j += 2 * kWidth<C>)
+      gemm_block<C, kM, kTurned>(n - j, k, alpha, a + (kTurned ? i : i * lda), lda, panel + j, out + i * ldo + j, ldo, accumulate);
+  return i;
+}
+template <class C, bool kTurned>
+void gemm(int64_t m, int64_t n, int64_t k, C alpha, const C* a, int64_t lda, const C* panel, C* out, int64_t ldo, bool accumulate) {
+  int64_t i = 0;
+  if constexpr (kVectorBytes == 64) i = gemm_rows<C, kTurned, 8>(i, m, n, k, alpha, a, lda, panel, out, ldo, accumulate);
+  i = gemm_rows<C, kTurned, 4>(i, m, n, k, alpha, a, lda, panel, out, ldo, accumulate);
+  gemm_rows<C, kTurned, 1>(i, m, n, k, alpha, a, lda, panel, out, ldo, accumulate);
+}
+
+// Rows i and i + w / 2 are zipped to rows 2 i and 2 i + 1: an element's place, row and column as one number, is rotated by a
+// bit, and after as many times as a row's number has bits they have changed places.
+template <class V, int... i>
+INLINE V zip_low(V a, V b, std::integer_sequence<int, i...>) {
+  return __builtin_shufflevector(a, b, (i % 2 * int(sizeof...(i)) + i / 2)...);
+}
+template <class V, int... i>
+INLINE V zip_high(V a, V b, std::integer_sequence<int, i...>) {
+  return __builtin_shufflevector(a, b, (i % 2 * int(sizeof...(i)) + i / 2 + int(sizeof...(i)) / 2)...);
 }
 template <class C>
-void gemm(int64_t m, int64_t n, int64_t k, C alpha, const C* a, int64_t lda, const C* b, int64_t ldb, C* out,
-          int64_t ldo, bool accumulate) {
-  constexpr int kM = kVectorBytes == 64 ? 8 : 4;
-  int64_t i = 0;
-  for (; i + kM <= m; i += kM) gemm_rows<C, kM>(n, k, alpha, a + i * lda, lda, b, ldb, out + i * ldo, ldo, accumulate);
-  for (; i < m; ++i) gemm_rows<C, 1>(n, k, alpha, a + i * lda, lda, b, ldb, out + i * ldo, ldo, accumulate);
+INLINE void transpose_square(C* out, int64_t out_row, const C* in, int64_t in_row) {
+  constexpr int w = kWidth<C>;
+  constexpr auto all = std::make_integer_sequence<int, w>();
+  Vec<C> v[w], zipped[w];
+#pragma GCC unroll 16
+  for (int i = 0; i < w; ++i) v[i] = load(in + i * in_row, Full<C>{});
+#pragma GCC unroll 4
+  for (int step = 1; step < w; step *= 2) {
+#pragma GCC unroll 8
+    for (int i = 0; i < w / 2; ++i) {
+      zipped[2 * i] = zip_low(v[i], v[i + w / 2], all);
+      zipped[2 * i + 1] = zip_high(v[i], v[i + w / 2], all);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < w; ++i) v[i] = zipped[i];
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < w; ++i) store(out + i * out_row, v[i], Full<C>{});
+}
+template <class C>
+void transpose(C* out, int64_t out_row, const C* in, int64_t in_row, int64_t rows, int64_t columns) {
+  constexpr int w = kWidth<C>;
+  for (int64_t i = 0; i < rows; i += w)
+    for (int64_t j = 0; j < columns; j += w) {
+      if (i + w <= rows && j + w <= columns) {
+        transpose_square(out + j * out_row + i, out_row, in + i * in_row + j, in_row);
+        continue;
+      }
+      for (int64_t c = j; c < (j + w < columns ? j + w : columns); ++c)
+        for (int64_t r = i; r < (i + w < rows ? i + w : rows); ++r) std::memcpy(out + c * out_row + r, in + r * in_row + c, sizeof(C));
+    }
 }
 
 template <class C>
@@ -605,12 +653,13 @@ constexpr RowKernels<T> row_kernels() {
 }
 template <class C>
 constexpr TileKernels<C> tile_kernels() {
-  return {gemm<C>, online_softmax<C>, exp_minus<C>, scale<C>, dot<C>, dots<C>, softmax_grad<C>};
+  return {gemm<C, false>, gemm<C, true>, online_softmax<C>, exp_minus<C>, scale<C>, dot<C>, dots<C>, softmax_grad<C>};
 }
 
 constexpr Rows kRows = {row_kernels<float>(), row_kernels<double>(), row_kernels<BFloat16>(), row_kernels<Half>(),
                         tile_kernels<float>(), tile_kernels<double>(),
-                        gemm<uint64_t>, gemm<uint32_t>, gemm<uint16_t>, gemm<uint8_t>};
+                        gemm<uint64_t, false>, gemm<uint32_t, false>, gemm<uint16_t, false>, gemm<uint8_t, false>,
+                        transpose<uint32_t>, transpose<uint64_t>};
 
 }  // namespace
 

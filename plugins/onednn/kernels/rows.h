@@ -69,12 +69,19 @@ struct RowKernels {
   void (*add_scaled)(C* out, const T* in, int64_t n, C factor);
 };
 
+// Columns of a PANEL: k rows of so many elements one after the other, padded to it, which gemm reads from its beginning to its end.
+template <class C>
+inline constexpr int64_t kPanel = 128 / sizeof(C);
+
+// out[m x n] (+)= alpha * a[m x k] * panel[k x n], n <= kPanel<C>; a and out row-major with leading dims. Integers wrap around.
+template <class C>
+using TileGemm = void (*)(int64_t m, int64_t n, int64_t k, C alpha, const C* a, int64_t lda, const C* panel, C* out, int64_t ldo,
+                          bool accumulate);
+
 // Pieces of attention, in f32 or f64.
 template <class C>
 struct TileKernels {
-  // out[m x n] (+)= alpha * a[m x k] * b[k x n], row-major with leading dims.
-  void (*gemm)(int64_t m, int64_t n, int64_t k, C alpha, const C* a, int64_t lda, const C* b, int64_t ldb, C* out,
-               int64_t ldo, bool accumulate);
+  TileGemm<C> gemm, gemm_turned;  // turned: element (i, p) of a lies at a[p * lda + i]
   // One row of online softmax: x[i] = exp(x[i] - max'), max' = max(max, max of x); returns the factor exp(max - max')
   // by which what was summed before shrinks. sum = sum * factor + sum of x.
   C (*online_softmax)(C* x, int64_t n, C* max, C* sum);
@@ -89,10 +96,9 @@ struct TileKernels {
   void (*softmax_grad)(C* d, const C* p, int64_t n, C delta, C factor);
 };
 
-// out (+)= a * b as TileKernels::gemm, of integers, which wrap around.
-template <class C>
-using TileGemm = void (*)(int64_t m, int64_t n, int64_t k, C alpha, const C* a, int64_t lda, const C* b, int64_t ldb, C* out,
-                      int64_t ldo, bool accumulate);
+// out[j][i] = in[i][j], i < rows, j < columns
+template <class T>
+using Transpose = void (*)(T* out, int64_t out_row, const T* in, int64_t in_row, int64_t rows, int64_t columns);
 
 struct Rows {
   RowKernels<float> f32;
@@ -105,6 +111,8 @@ struct Rows {
   TileGemm<uint32_t> gemm_u32;
   TileGemm<uint16_t> gemm_u16;
   TileGemm<uint8_t> gemm_u8;
+  Transpose<uint32_t> transpose_u32;
+  Transpose<uint64_t> transpose_u64;
 
   template <class T>
   const RowKernels<T>& of() const;
@@ -137,6 +145,15 @@ inline const Rows& rows() {
   if (isa == "avx2") return rows_avx2();
 #endif
   return rows_portable();
+}
+
+// Of elements of 4 or 8 bytes.
+template <class T>
+void transpose(T* out, int64_t out_row, const T* in, int64_t in_row, int64_t rows, int64_t columns) {
+  if constexpr (sizeof(T) == 4)
+    onednn::rows().transpose_u32(reinterpret_cast<uint32_t*>(out), out_row, reinterpret_cast<const uint32_t*>(in), in_row, rows, columns);
+  else
+    onednn::rows().transpose_u64(reinterpret_cast<uint64_t*>(out), out_row, reinterpret_cast<const uint64_t*>(in), in_row, rows, columns);
 }
 
 }  // namespace lazyt::onednn

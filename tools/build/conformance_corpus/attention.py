@@ -6,53 +6,51 @@ import torch
 from conformance_corpus.corpus import Corpus, grid
 
 
+def forward(q, k, v, p, causal, m, scale):
+    scores = q @ k.transpose(-1, -2) * (scale or 1 / math.sqrt(q.shape[-1]))
+    scores = scores if m is None else scores + m
+    if causal:
+        scores = scores.masked_fill(torch.ones(scores.shape[-2:]).triu(1).bool(), -math.inf)
+    return [torch.softmax(scores, -1) @ v, torch.logsumexp(scores, -1)]
+
+
+def gradients(g, q, k, v, out, lse, p, causal, m, scale):
+    leaves = [t.detach().requires_grad_() for t in (q, k, v)]
+    with torch.enable_grad():
+        y = forward(*leaves, p, causal, m, scale)[0]
+    return list(torch.autograd.grad(y, leaves, g))
+
+
+def flash(c, tag, heads, n, s, e, kinds):
+    q, k, v = grid(*heads, n, e), grid(*heads, s, e), grid(*heads, s, e)
+    g = grid(*heads, n, e)
+    mask = grid(1, 1, n, s)
+    for kind, causal, m in (("", False, None), ("_causal", True, None), ("_mask", False, mask))[:kinds]:
+        c.case(
+            f"flash_{tag}{kind}",
+            "aten::_scaled_dot_product_flash_attention_for_cpu",
+            [q, k, v, 0.0, causal, m, None],
+            forward,
+            rel=64,
+            terms=64,
+        )
+        m64 = None if m is None else m.double()
+        out, lse = forward(q.double(), k.double(), v.double(), 0.0, causal, m64, None)
+        c.case(
+            f"flash_backward_{tag}{kind}",
+            "aten::_scaled_dot_product_flash_attention_for_cpu_backward",
+            [g, q, k, v, out.float(), lse.float(), 0.0, causal, m, None],
+            gradients,
+            rel=128,
+            terms=1024,
+        )
+
+
 def make(folder):
     c = Corpus("attention", "Scaled dot product attention and its backward.", digits=9)
-    for tag, (heads, n, s, e) in {
-        "small": ((2, 3), 5, 7, 4),
-        "tiles": ((1, 1), 70, 40, 5),
-        "wide": ((1, 1), 5, 6, 136),
-    }.items():
-        q, k, v = grid(*heads, n, e), grid(*heads, s, e), grid(*heads, s, e)
-        g = grid(*heads, n, e)
-        mask = grid(1, 1, n, s)
-        for kind, causal, m in (("", False, None), ("_causal", True, None), ("_mask", False, mask))[
-            : 3 if tag == "small" else 2 if tag == "tiles" else 1
-        ]:
-
-            def forward(q, k, v, p, causal, m, scale):
-                scores = q @ k.transpose(-1, -2) * (scale or 1 / math.sqrt(q.shape[-1]))
-                scores = scores if m is None else scores + m
-                if causal:
-                    scores = scores.masked_fill(torch.ones(scores.shape[-2:]).triu(1).bool(), -math.inf)
-                return [torch.softmax(scores, -1) @ v, torch.logsumexp(scores, -1)]
-
-            c.case(
-                f"flash_{tag}{kind}",
-                "aten::_scaled_dot_product_flash_attention_for_cpu",
-                [q, k, v, 0.0, causal, m, None],
-                forward,
-                rel=64,
-                terms=64,
-            )
-            out, lse = forward(
-                q.double(), k.double(), v.double(), 0.0, causal, None if m is None else m.double(), None
-            )
-
-            def gradients(g, q, k, v, out, lse, p, causal, m, scale, forward=forward):
-                leaves = [t.detach().requires_grad_() for t in (q, k, v)]
-                with torch.enable_grad():
-                    y = forward(*leaves, p, causal, m, scale)[0]
-                return list(torch.autograd.grad(y, leaves, g))
-
-            c.case(
-                f"flash_backward_{tag}{kind}",
-                "aten::_scaled_dot_product_flash_attention_for_cpu_backward",
-                [g, q, k, v, out.float(), lse.float(), 0.0, causal, m, None],
-                gradients,
-                rel=128,
-                terms=1024,
-            )
+    flash(c, "small", (2, 3), 5, 7, 4, kinds=3)
+    flash(c, "tiles", (1, 1), 70, 40, 5, kinds=2)
+    flash(c, "wide", (1, 1), 5, 6, 136, kinds=1)
     q, k, v = grid(1, 4, 6, 5), grid(1, 2, 8, 5), grid(1, 2, 8, 3)
     c.case(
         "grouped_heads",
@@ -78,4 +76,7 @@ def make(folder):
         rel=64,
         terms=64,
     )
+    with torch.random.fork_rng():  # came later: the areas behind draw what they drew
+        flash(c, "one_query", (1, 1), 1, 300, 4, kinds=1)
+        flash(c, "odd_widths", (1, 1), 12, 35, 40, kinds=1)
     c.write(folder)

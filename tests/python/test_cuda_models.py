@@ -16,7 +16,7 @@ ROWS = "tutorial;GPT 4;MLP;64x64, SGD"  # of bench/models.py, whose name contain
 MOST_KERNELS = {
     "tutorial CNN, Adadelta": 29,
     "ResNet-18 64x64, SGD momentum": 132,
-    "GPT 4 x 256, AdamW": 95,
+    "GPT 4 x 256, AdamW": 91,
     "GPT 4 x 256, inference": 34,
     "GPT 4 x 256, inference in bf16": 44,
     "GPT 4 x 256, 64 tokens in turn": 40,

@@ -242,7 +242,7 @@ LAZYT_KERNEL(KERNEL, 7, ROWS * TEAM) {
 )";
 
 // Words: q, k, v, mask, scale, grad of out, log of sums, delta, gradients. P = exp(scores - lse), dS = P (dO
-// V' - delta).
+// V' - delta), delta = the total of dO O in each row, which the queries' kernel, the first, leaves to the keys'.
 constexpr std::string_view kLoads = R"(
 #define LOAD_TILE(to, width, word, NAME, first, count, limit) \
   for (int x = threadIdx.x; x < (count) * (width); x += kThreads) \
@@ -250,7 +250,7 @@ constexpr std::string_view kLoads = R"(
       lazyt_load((const T*)a.w[word], NAME##_HEAD(h) + ((first) + x / (width)) * NAME##_ROW + x % (width) * NAME##_COLUMN) : (C)0;
 )";
 constexpr std::string_view kQueries = R"(
-LAZYT_KERNEL(KERNEL, 9, ROWS * TEAM) {
+LAZYT_KERNEL(KERNEL, 10, ROWS * TEAM) {
   constexpr int kThreads = ROWS * TEAM, kPer = (E + TEAM - 1) / TEAM;
   __shared__ C qs[ROWS][E + 1];
   __shared__ C gs[ROWS][EV + 1];
@@ -264,7 +264,13 @@ LAZYT_KERNEL(KERNEL, 9, ROWS * TEAM) {
     const long long h = tile / tiles, i0 = tile % tiles * ROWS, i = i0 + row;
     LOAD_TILE(qs, E, 0, Q, i0, ROWS, L)
     LOAD_TILE(gs, EV, 5, G, i0, ROWS, L)
-    const C lse = i < L ? ((const C*)a.w[6])[h * L + i] : (C)0, delta = i < L ? ((const C*)a.w[7])[h * L + i] : (C)0;
+    const C lse = i < L ? ((const C*)a.w[6])[h * L + i] : (C)0;
+    __syncthreads();
+    C delta = 0;
+    if (i < L)
+      for (int x = lane; x < EV; x += TEAM) delta = lazyt_fma(gs[row][x], lazyt_load((const T*)a.w[9], R_HEAD(h) + i * R_ROW + x * R_COLUMN), delta);
+    for (int k = TEAM / 2; k > 0; k /= 2) delta += lazyt_across(delta, k);
+    if (i < L && lane == 0) ((C*)a.w[7])[h * L + i] = delta;
     C sums[kPer];
     for (int c = 0; c < kPer; ++c) sums[c] = 0;
     const long long keys = CAUSAL && i0 + ROWS < S ? i0 + ROWS : S;
@@ -403,35 +409,27 @@ void lower_flash_backward(Builder& b, const lazyt_node_t& node) {
   const Tensor out = tensor_at(b, args[4]), sums = dense_as(b, tensor_at(b, args[5]), compute);
   const Tensor gq = make_like(b, node.results, p.q), gk = make_like(b, node.results + 1, p.k), gv = make_like(b, node.results + 2, p.v);
   if (const auto known = p.for_library(); known && add_library_attention(b, *known, AttentionGradients{grad, out, sums, gq, gk, gv})) return;
-  // delta = the total of dO O in each row
   const Tensor delta = b.scratch(compute, Dims(p.q.dims().begin(), p.q.dims().end() - 1));
-  std::vector<bool> reduced(grad.dims().size(), false);
-  reduced.back() = true;
-  FusedKernel rows(grad.dims(), reduced);
-  const toolkit::Type type = toolkit::type_of(compute);
-  Tensor seen = delta;
-  seen.layout = beside(delta.layout, grad.dims(), reduced);
-  rows.reduce(rows.op(toolkit::Op::kMul, rows.cast(rows.load(grad), type), rows.cast(rows.load(out), type)),
-              toolkit::ReduceKind::kSum, seen);
-  rows.build(b, {});
-
   Defines defines = p.defines();
   p.describe(defines, "G", grad, false);
   std::vector<Word> words = {Word::address(p.q),  Word::address(p.k),  Word::address(p.v),
                              p.mask_word(),       Word::f64(p.scale),  Word::address(grad),
                              Word::address(sums), Word::address(delta)};
   std::vector<StorageId> reads = p.reads();
-  for (const Tensor& t : {grad, sums, delta}) reads.push_back(t.storage);
+  for (const Tensor& t : {grad, sums}) reads.push_back(t.storage);
   Defines of_queries = defines, of_keys = defines;
   p.describe(of_queries, "O", gq, false);
+  p.describe(of_queries, "R", out, false);
   p.describe(of_keys, "GK", gk, true);
   p.describe(of_keys, "GV", gv, true);
   std::vector<Word> query_words = words, key_words = words;
-  query_words.push_back(Word::address(gq));
+  query_words.push_back(Word::address(gq)), query_words.push_back(Word::address(out));
+  std::vector<StorageId> query_reads = reads;
+  query_reads.push_back(out.storage), reads.push_back(delta.storage);
   key_words.push_back(Word::address(gk)), key_words.push_back(Word::address(gv));
   b.add_kernel(specialise("attention_queries", text_of({kLoads, kQueries}), of_queries),
-               {p.blocks(p.head_count(), p.l), 1, 1}, {kThreads, 1, 1}, 0, std::move(query_words), reads,
-               {gq.storage});
+               {p.blocks(p.head_count(), p.l), 1, 1}, {kThreads, 1, 1}, 0, std::move(query_words), query_reads,
+               {gq.storage, delta.storage});
   b.add_kernel(specialise("attention_keys", text_of({kLoads, kKeys}), of_keys),
                {p.blocks(p.head_count() / p.ratio, p.s), 1, 1}, {kThreads, 1, 1}, 0, std::move(key_words),
                reads, {gk.storage, gv.storage});

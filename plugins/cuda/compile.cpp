@@ -11,6 +11,7 @@
 #include "execute.h"
 #include "kernels/transpose.h"
 #include "lazyt/toolkit/groups.hpp"
+#include "lazyt/toolkit/indexing.hpp"
 #include "ops.h"
 
 namespace lazyt::cuda {
@@ -112,12 +113,14 @@ toolkit::Role Builder::role_of(const lazyt_node_t& node) {
 }
 void Builder::lower_node(const lazyt_node_t& node) {
   if (Epilogue* e = epilogues_.around(node)) return lower_part(node, *e);
+  if (Epilogue* e = epilogue(); e && e->kind == Epilogue::Kind::kLookup)
+    return node.op == LAZYT_OP_EMBEDDING ? defer(node, *e) : lower_rows(node, *e);
   operators().find(program, node)->lower(*this, node);
 }
 void Builder::lower_part(const lazyt_node_t& node, Epilogue& e) {
   if (e.kind == Epilogue::Kind::kWindow || e.kind == Epilogue::Kind::kChain ||
-      e.kind == Epilogue::Kind::kNorm || e.kind == Epilogue::Kind::kLoss)
-    return;  // with its convolution, product, norm or loss
+      e.kind == Epilogue::Kind::kNorm || e.kind == Epilogue::Kind::kLoss || e.kind == Epilogue::Kind::kLookup)
+    return;  // with its convolution, product, norm, loss or lookup
   const uint32_t i = current_node();
   const bool sums = i == e.sum;
   if (sums ? e.summed : e.activated) return;
@@ -136,10 +139,63 @@ void Builder::add_sum(const Epilogue& e) {
 void Builder::add_chain(const Epilogue& e) {
   lower_group({toolkit::Role::kPointwise, e.chain, dims(program.nodes()[e.chain[0]].results)});
 }
+void Builder::defer(const lazyt_node_t& node, const Epilogue& e) {
+  const auto args = program.args(node);
+  const Tensor weight = tensor(value_of(args[0]));
+  const Dims all = dims(node.results), rows(all.begin(), all.end() - 1);
+  Lookup lookup;
+  lookup.from = weight;
+  lookup.from.layout.dims = all;
+  lookup.from.layout.strides.assign(all.size(), 0);
+  lookup.from.layout.strides.back() = weight.strides()[1];
+  lookup.size = weight.dims()[0], lookup.stride = weight.strides()[0];
+  if (e.range == LAZYT_NONE) {
+    const Tensor index = tensor(value_of(args[1]));
+    lookup.at = index.dtype == LAZYT_DTYPE_INT64 ? index : toolkit::dense_as(*this, index, LAZYT_DTYPE_INT64);
+    lookup.at->layout.dims = all;
+    lookup.at->layout.strides.push_back(0);
+  } else {
+    const lazyt_node_t& range = program.nodes()[e.range];
+    const auto numbers = program.args(range);
+    if (range.op != LAZYT_OP_ARANGE) lookup.first = int_of(numbers[0]);
+    if (range.op == LAZYT_OP_ARANGE_START_STEP) lookup.step = int_of(numbers[2]);
+    lookup.along.assign(all.size(), 0);
+    for (size_t d = 0; d < rows.size(); ++d) lookup.along[d] = rows[d] != 1;
+  }
+  const auto bad = toolkit::indexing::bad_index(toolkit::indexing::Message::kSelf, 0, lookup.size);
+  lookup.fault = fault({LAZYT_CODE_OUT_OF_RANGE, bad.before, bad.after, bad.shown, {}});
+  lookups_.emplace(node.results, std::move(lookup));
+}
+void Builder::lower_rows(const lazyt_node_t& node, const Epilogue& e) {
+  const auto args = program.args(node);
+  const lazyt_node_t& range = program.nodes()[e.range];
+  const int64_t first = range.op == LAZYT_OP_ARANGE ? 0 : int_of(program.args(range)[0]), rows = toolkit::count_of(dims(range.results));
+  const Dims all = dims(node.results);
+  const Tensor grad = dense(value_of(args[0]));
+  if (rows == all[0]) return set(node.results, {grad.storage, grad.dtype, {grad.layout.offset, all, toolkit::row_major(all)}});
+  const Tensor out = make_dense(node.results);
+  auto part = [&](const Tensor& t, int64_t from, int64_t count) {
+    return Tensor{t.storage, t.dtype, {t.layout.offset + from * all[1], {count, all[1]}, {all[1], 1}}};
+  };
+  write_beside([&] {
+    copy(part(grad, 0, rows), part(out, first, rows));
+    for (const auto& [from, to] : {std::pair<int64_t, int64_t>{0, first}, {first + rows, all[0]}})
+      if (from < to) fill(part(out, from, to - from), {true, true, 0, 0, 0, LAZYT_DTYPE_INT64});
+  });
+}
+void Builder::give_operands(FusedKernel& kernel, const std::vector<uint32_t>& nodes,
+                            std::vector<toolkit::Reg>& registers) const {
+  for (uint32_t i : nodes)
+    toolkit::detail::for_each_operand(program, program.nodes()[i], [&](uint32_t v) {
+      if (const auto found = lookups_.find(v); found != lookups_.end() && registers[v] == toolkit::kNoReg)
+        registers[v] = kernel.look_up(found->second);
+    });
+}
 template <class Make>
 void Builder::emit_nodes(Epilogue& e, FusedKernel& kernel, toolkit::Reg first, const Tensor& result,
                          Make&& make) {
   std::vector<toolkit::Reg> registers(program.values().size(), toolkit::kNoReg);
+  give_operands(kernel, e.chain, registers);
   for (uint32_t other : e.joined) {
     const uint32_t v = program.nodes()[other].results;
     registers[v] = kernel.round_to(epilogues_.at(other).element(kernel), dtype(v));
@@ -154,6 +210,12 @@ void Builder::emit_nodes(Epilogue& e, FusedKernel& kernel, toolkit::Reg first, c
     const lazyt_node_t& node = program.nodes()[e.chain[k]];
     toolkit::Reg out[4];
     toolkit::PointwiseRules<FusedKernel>::emit({program, node, kernel, this, &registers}, out);
+    for (uint32_t r = 1; r < node.result_count; ++r) {
+      const uint32_t v = node.results + r;
+      if (!is_used(v)) continue;
+      if (out[r] == toolkit::kNoReg) fill(make_dense(v), {true, true, 0, 0, 0, LAZYT_DTYPE_INT64});
+      else kernel.store(kernel.round_to(out[r], dtype(v)), make(v));
+    }
     hold(k + 1, kernel.round_to(out[0], dtype(node.results)), make(node.results));
   }
   e.activated = true;
@@ -165,6 +227,7 @@ void Builder::emit_chain(Epilogue& e, FusedKernel& kernel, toolkit::Reg first, c
 toolkit::Reg Builder::emit_before(const Epilogue& e, FusedKernel& kernel, bool is_read_again,
                                   const Dims& like) {
   std::vector<toolkit::Reg> registers(program.values().size(), toolkit::kNoReg);
+  give_operands(kernel, e.before, registers);
   std::vector<uint32_t> inside(program.values().size(), 0);
   for (uint32_t i : e.before)
     toolkit::detail::for_each_operand(program, program.nodes()[i], [&](uint32_t v) { inside[v]++; });
@@ -184,14 +247,22 @@ std::string Builder::chain_text(Epilogue& e, const Tensor& product, std::vector<
                                 std::vector<StorageId>& reads, std::vector<StorageId>& writes,
                                 std::vector<StorageId>& reads_in_place) {
   const Dims walked = dims(program.nodes()[e.chain[0]].results);
+  const Dims order = walked == product.dims() ? product.strides() : toolkit::row_major(walked);
   FusedKernel kernel(walked, {});
   const toolkit::Type type = toolkit::type_of(product.dtype);
   const toolkit::Reg first = kernel.given(type);
   emit_nodes(e, kernel, first,
-             {product.storage, product.dtype, {product.layout.offset, walked, toolkit::row_major(walked)}},
-             [&](uint32_t v) { return make_dense(v); });
+             {product.storage, product.dtype, {product.layout.offset, walked, order}},
+             [&](uint32_t v) { return make(v, result_strides(v, order)); });
   return "const unsigned long long* w = a.w;\nconst " + FusedKernel::type_name(type) + " r0 = (" + FusedKernel::type_name(type) + ")v;\n" +
-         kernel.element(words, reads, writes, reads_in_place);
+         kernel.element(order, words, reads, writes, reads_in_place);
+}
+std::string Builder::store_text(const Tensor& product, size_t word, std::vector<Word>& words, std::vector<StorageId>& reads,
+                                std::vector<StorageId>& writes, std::vector<StorageId>& reads_in_place) {
+  if (Epilogue* const e = epilogue(); e && e->kind == Epilogue::Kind::kChain)
+    return "{\n" + chain_text(*e, product, words, reads, writes, reads_in_place) + "}\n";
+  writes.push_back(product.storage);
+  return "lazyt_store((T*)a.w[" + std::to_string(word) + "], i, v);\n";
 }
 void Builder::lower_group(const toolkit::Unit& unit) { toolkit::lower_group<FusedKernel>(*this, unit); }
 

@@ -6,7 +6,9 @@
 #pragma once
 
 #include <array>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -72,6 +74,17 @@ KernelSource specialise(std::string_view base, std::string_view text,
 std::string memory_type(lazyt_dtype_t dtype);
 // The type that it is computed in: "float" for f32, f16 and bf16, "double", "long long" for i64, ...
 std::string register_type(lazyt_dtype_t dtype);
+
+// Elements of `from` in the rows that `at` names, which nobody has gathered: both have the dims of what they would make, of
+// stride 0 where the other counts. Without `at` the row is first + step * the coordinate that `along` has a 1 for.
+struct Lookup {
+  Tensor from;
+  std::optional<Tensor> at;
+  Dims along;
+  int64_t first = 0, step = 1;
+  int64_t size = 0, stride = 0;  // of the rows
+  std::array<Word, 2> fault;
+};
 
 struct Run;  // execute.h: addresses and numbers of one run, and its stream
 
@@ -161,9 +174,13 @@ class Builder final : public toolkit::Builder {
   void add_sum(const Epilogue& epilogue);
   // What stands behind a convolution, where its library did not compute it.
   void add_chain(const Epilogue& epilogue);
-  // The chain of a product of our own, as text over `v`, the element of the product, `i`, its row-major index, and `a.w`, to
-  // whose words it adds; stores what is read elsewhere.
+  // The chain of a product of our own, as text over `v`, the element of the product, `i`, where it lies in it, and `a.w`, to
+  // whose words it adds; stores what is read elsewhere. REQUIRES: the product is gapless, and row-major where the chain has
+  // other dims.
   std::string chain_text(Epilogue& epilogue, const Tensor& product, std::vector<Word>& words, std::vector<StorageId>& reads,
+                         std::vector<StorageId>& writes, std::vector<StorageId>& reads_in_place);
+  // The same of the node being lowered, if it has a chain; else `v` is stored (as a T, at word number `word`).
+  std::string store_text(const Tensor& product, size_t word, std::vector<Word>& words, std::vector<StorageId>& reads,
                          std::vector<StorageId>& writes, std::vector<StorageId>& reads_in_place);
   // The chain of a norm behind `first`, an element of its result, in the norm's own kernel; stores the result
   // too if it is read elsewhere.
@@ -172,6 +189,8 @@ class Builder final : public toolkit::Builder {
   // elsewhere, and the operand if is_read_again, as `like` lies.
   toolkit::Reg emit_before(const Epilogue& epilogue, FusedKernel& kernel, bool is_read_again,
                            const Dims& like);
+  // The registers of the nodes' operands that only kernels of their readers look up.
+  void give_operands(FusedKernel& kernel, const std::vector<uint32_t>& nodes, std::vector<toolkit::Reg>& registers) const;
   lazyt_compile_flags_t flags() const { return exe_.flags; }
   // Whether the storage is memory that the plugin places, not a buffer of the host.
   bool is_own(StorageId s) const {
@@ -229,11 +248,15 @@ class Builder final : public toolkit::Builder {
   template <class Make>
   void emit_nodes(Epilogue& epilogue, FusedKernel& kernel, toolkit::Reg first, const Tensor& result,
                   Make&& make);
+  // An embedding that its reader looks up, and one's gradient by a range.
+  void defer(const lazyt_node_t& node, const Epilogue& epilogue);
+  void lower_rows(const lazyt_node_t& node, const Epilogue& epilogue);
   // An activation or a sum that its product may have computed already.
   void lower_part(const lazyt_node_t& node, Epilogue& epilogue);
 
   Executable& exe_;
   Epilogues epilogues_;
+  std::map<uint32_t, Lookup> lookups_;  // by value
 };
 
 extern const lazyt_plugin_executable_t kExecutableTable;

@@ -59,6 +59,12 @@ Reg FusedKernel::load(const Tensor& t) {
   return r;
 }
 
+Reg FusedKernel::look_up(const Lookup& lookup) {
+  const Reg r = add_register(toolkit::type_of(lookup.from.dtype), Often::kEach);
+  lookups_.push_back({lookup, r});
+  return r;
+}
+
 Reg FusedKernel::number(const Number& n, Type type) {
   for (const Parameter& p : numbers_)
     if (types_[p.reg] == type && same(p.number, n)) return p.reg;
@@ -146,7 +152,8 @@ Dims FusedKernel::widest(const Dims& dims) const {
 // The text of one kernel, with the parameters that it names.
 class KernelText {
  public:
-  explicit KernelText(const FusedKernel& k) : k_(k) {
+  // order: strides in whose order the elements are walked; null: as the results lie.
+  explicit KernelText(const FusedKernel& k, const Dims* order = nullptr) : k_(k) {
     std::vector<Dims> strides;
     for (const auto& l : k.loads_) strides.push_back(toolkit::broadcast_strides(l.tensor, k.dims_));
     for (const auto& s : k.stores_) strides.push_back(s.tensor.layout.strides);
@@ -158,11 +165,19 @@ class KernelText {
       s[i.dim] = 1;
       strides.push_back(s);
     }
+    for (const auto& [lookup, reg] : k.lookups_) {
+      strides.push_back(toolkit::broadcast_strides(lookup.from, k.dims_));
+      Tensor at = lookup.at.value_or(lookup.from);
+      if (!lookup.at) at.layout.strides = lookup.along;
+      strides.push_back(toolkit::broadcast_strides(at, k.dims_));
+    }
     if (!k.randoms_.empty()) strides.push_back(rows);
     // As the widest operand that covers everything lies: the first result, else the first load.
     Dims like = rows;
     const int64_t count = toolkit::count_of(k.dims_);
-    if (!k.stores_.empty()) {
+    if (order) {
+      like = *order;
+    } else if (!k.stores_.empty()) {
       like = k.stores_[0].tensor.layout.strides;
     } else {
       for (size_t i = 0; i < k.loads_.size(); ++i)
@@ -206,6 +221,11 @@ class KernelText {
   }
   const Dims& strides_of_index(size_t i) const {
     return walk_.loops.strides[k_.loads_.size() + k_.stores_.size() + k_.kept_loads_.size() + k_.kept_stores_.size() + i];
+  }
+  // Of the elements in their row, and of what names it.
+  const Dims& strides_of_lookup(size_t i, bool names) const {
+    return walk_.loops.strides[k_.loads_.size() + k_.stores_.size() + k_.kept_loads_.size() + k_.kept_stores_.size() + k_.indices_.size() +
+                               2 * i + names];
   }
   const Dims& strides_of_random() const { return walk_.loops.strides.back(); }
 
@@ -281,12 +301,32 @@ class KernelText {
     }
     return out;
   }
+  // Declares the row of lookup i, and whether there is such a row: "row2", "found2".
+  std::string row(size_t i) {
+    const Lookup& l = k_.lookups_[i].lookup;
+    const std::string n = std::to_string(i), at = place(strides_of_lookup(i, true));
+    const std::string named = l.at ? "((const long long*)" + word(Word::address(*l.at)) + ")[" + at + "]"
+                                   : std::to_string(l.first) + "ll + " + std::to_string(l.step) + "ll * (" + at + ")";
+    std::string out = "const long long row" + n + " = " + named + ";\nconst bool found" + n + " = row" + n + " >= 0 && row" + n + " < " +
+                      std::to_string(l.size) + "ll;\n";
+    const std::string faults = word(l.fault[0]), site = word(l.fault[1]);
+    return out + "if (!found" + n + ") lazyt_fault(" + faults + ", " + site + ", row" + n + ");\n";
+  }
+  std::string in_row(size_t i) const {
+    return "row" + std::to_string(i) + " * " + std::to_string(k_.lookups_[i].lookup.stride) + "ll + " + place(strides_of_lookup(i, false));
+  }
   // What one element computes, from its loads to its stores. Declares a register for each.
   std::string element() {
     std::string out;
     for (size_t i = 0; i < k_.loads_.size(); ++i)
       if (!single(strides_of_load(i)))
         out += declare(k_.loads_[i].reg, "lazyt_load(" + pointer(k_.loads_[i].tensor, true) + ", " + place(strides_of_load(i)) + ")");
+    for (size_t i = 0; i < k_.lookups_.size(); ++i) {
+      const auto& l = k_.lookups_[i];
+      out += row(i);
+      out += declare(l.reg, "found" + std::to_string(i) + " ? lazyt_load(" + pointer(l.lookup.from, true) + ", " + in_row(i) + ") : (" +
+                                register_name(k_.type(l.reg)) + ")0");
+    }
     for (size_t i = 0; i < k_.indices_.size(); ++i) out += declare(k_.indices_[i].reg, place(strides_of_index(i)));
     if (!k_.randoms_.empty()) out += uniforms(place(strides_of_random()));
     for (const auto& l : k_.lines_[1]) out += declare(l.reg, l.text);
@@ -330,6 +370,10 @@ class KernelText {
       }
       (same ? in_place : reads).push_back(t.storage);
     }
+    for (const auto& [lookup, reg] : k_.lookups_) {
+      reads.push_back(lookup.from.storage);
+      if (lookup.at) reads.push_back(lookup.at->storage);
+    }
     for (size_t i = 0; i < k_.kept_loads_.size(); ++i) {
       const Tensor& t = k_.kept_loads_[i].tensor;
       // What the elements write is of another size, so on no bytes of this one.
@@ -358,6 +402,10 @@ class KernelText {
       bool good = all_linear || walk_.loops.dims.back() % pack == 0;
       for (size_t j = 0; good && !all_linear && j < k_.loads_.size(); ++j) good = fits(strides_of_load(j), false);
       for (size_t j = 0; good && !all_linear && j < k_.stores_.size(); ++j) good = fits(strides_of_store(j), true);
+      // A pack lies in one row.
+      for (size_t j = 0; good && j < k_.lookups_.size(); ++j)
+        good = strides_of_lookup(j, true).back() == 0 && strides_of_lookup(j, false).back() == 1 && fits(strides_of_lookup(j, false), false) &&
+               k_.lookups_[j].lookup.stride % pack == 0;
       if (good) return pack;
     }
     return 1;
@@ -368,7 +416,7 @@ class KernelText {
     if (count == 0) return;
     std::vector<StorageId> reads, writes, in_place;
     accesses(&b, reads, writes, in_place);
-    bool all_linear = k_.indices_.empty();
+    bool all_linear = k_.indices_.empty() && k_.lookups_.empty();
     uint64_t largest = 1;
     for (size_t j = 0; j < k_.loads_.size(); ++j) {
       if (single(strides_of_load(j))) continue;
@@ -379,6 +427,7 @@ class KernelText {
       all_linear = all_linear && linear(strides_of_store(j));
       largest = std::max(largest, k_.stores_[j].tensor.element());
     }
+    for (const auto& [lookup, reg] : k_.lookups_) largest = std::max(largest, lookup.from.element());
     const bool linear_random = !k_.randoms_.empty() && linear(strides_of_random());
     all_linear = all_linear && (k_.randoms_.empty() || linear_random);
     // Few elements are spread over more threads.
@@ -400,6 +449,16 @@ class KernelText {
       aligned += " | " + last_word();
       load += "const auto " + name + " = lazyt_take<" + v + ">(" + p + " + " + at(strides_of_load(j)) + ", n - i, whole);\n";
       compute += declare(l.reg, "lazyt_load(" + name + ".v, j)");
+    }
+    for (size_t j = 0; j < k_.lookups_.size(); ++j) {
+      const auto& l = k_.lookups_[j];
+      const std::string n = std::to_string(j), type = memory_type(l.lookup.from.dtype);
+      load += row(j);
+      const std::string p = pointer(l.lookup.from, true);
+      aligned += " | " + last_word();
+      load += "lazyt_pack<" + type + ", " + v + "> in" + n + " = {};\nif (found" + n + ") in" + n + " = lazyt_take<" + v + ">(" + p + " + " +
+              in_row(j) + ", n - i, whole);\n";
+      compute += declare(l.reg, "lazyt_load(in" + n + ".v, j)");
     }
     for (size_t j = 0; j < k_.indices_.size(); ++j)
       compute += declare(k_.indices_[j].reg, place(strides_of_index(j)) + " + j * " + std::to_string(strides_of_index(j).back()) + "ll");
@@ -588,9 +647,9 @@ class KernelText {
 void FusedKernel::build(Builder& b, const std::vector<StorageId>&) { KernelText(*this).build(b); }
 
 std::string FusedKernel::type_name(Type type) { return register_name(type); }
-std::string FusedKernel::element(std::vector<Word>& words, std::vector<StorageId>& reads, std::vector<StorageId>& writes,
-                                 std::vector<StorageId>& reads_in_place) const {
-  return KernelText(*this).element_at(words, reads, writes, reads_in_place);
+std::string FusedKernel::element(const Dims& strides, std::vector<Word>& words, std::vector<StorageId>& reads,
+                                 std::vector<StorageId>& writes, std::vector<StorageId>& reads_in_place) const {
+  return KernelText(*this, &strides).element_at(words, reads, writes, reads_in_place);
 }
 
 }  // namespace lazyt::cuda

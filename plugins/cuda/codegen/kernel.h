@@ -40,6 +40,7 @@ class FusedKernel {
   // ---- instructions, in order of execution
   Type type(Reg r) const { return types_[r]; }
   Reg load(const Tensor& t);
+  Reg look_up(const Lookup& lookup);
   Reg number(const Number& n, Type type);  // a parameter
   Reg constant(double d, Type type);       // part of the text
   Reg op(Op op, Reg a, Reg b = kNoReg, Reg c = kNoReg);
@@ -69,15 +70,19 @@ class FusedKernel {
   // A register that the text around declares, the first of all: r0.
   Reg given(Type type) { return add_register(type, Often::kEach); }
   static std::string type_name(Type type);
-  // What is done with element `i` (a long long) of the row-major walk: text over r0 and `w`, whose words it adds to. No
-  // reductions.
-  std::string element(std::vector<Word>& words, std::vector<StorageId>& reads, std::vector<StorageId>& writes,
-                      std::vector<StorageId>& reads_in_place) const;
+  // What is done with the element that lies at `i` (a long long) of a gapless tensor with these strides over the walk: text
+  // over r0 and `w`, whose words it adds to. No reductions.
+  std::string element(const Dims& strides, std::vector<Word>& words, std::vector<StorageId>& reads,
+                      std::vector<StorageId>& writes, std::vector<StorageId>& reads_in_place) const;
 
  private:
   friend class KernelText;
   struct Load {
     Tensor tensor;
+    Reg reg;
+  };
+  struct Read {
+    Lookup lookup;
     Reg reg;
   };
   struct Store {
@@ -129,6 +134,7 @@ class FusedKernel {
   std::vector<Line> lines_[3];  // by Often
   std::vector<Line> constants_;
   std::vector<Load> loads_, kept_loads_;
+  std::vector<Read> lookups_;
   std::vector<Parameter> numbers_;
   std::vector<Index> indices_;
   std::vector<Random> randoms_;

@@ -92,6 +92,8 @@ constexpr std::string_view kAddresses = R"(
 // Words: x, w, y, bias. Sums over channels and taps: TAP_OF(i, channels) and CHANNEL_OF(i, channels) of a
 // linear index.
 
+// Stores end where `v` is what belongs at `i`.
+
 // y[pixel, y channel] = sum over x channels and taps
 constexpr std::string_view kForwardLeft = R"(
   struct Left {
@@ -127,9 +129,7 @@ constexpr std::string_view kForwardStore = R"(
       y.of_y(m % Y_PIXELS);
       const long long channel = z * YC + n;
       if (BIAS) v += lazyt_load((const T*)a.w[3], channel * B_AT);
-      lazyt_store((T*)a.w[2], m / Y_PIXELS * Y_IMAGE + channel * Y_CHANNEL + Place::y(y), v);
-    }
-  };
+      const long long i = m / Y_PIXELS * Y_IMAGE + channel * Y_CHANNEL + Place::y(y);
 )";
 
 // x[pixel, x channel] = sum over y channels and taps
@@ -167,9 +167,7 @@ constexpr std::string_view kDataStore = R"(
       x.of_x(m % X_PIXELS);
       const long long channel = z * XC + n;
       if (BIAS) v += lazyt_load((const T*)a.w[3], channel * B_AT);
-      lazyt_store((T*)a.w[0], m / X_PIXELS * X_IMAGE + channel * X_CHANNEL + Place::x(x), v);
-    }
-  };
+      const long long i = m / X_PIXELS * X_IMAGE + channel * X_CHANNEL + Place::x(x);
 )";
 
 // w[y channel, x channel and tap] = sum over images and pixels of y
@@ -205,9 +203,7 @@ constexpr std::string_view kWeightsStore = R"(
     static __device__ __forceinline__ void put(const Args& a, long long z, long long m, long long n, A v) {
       Cut t;
       t.of_tap(TAP_OF(n, XC));
-      lazyt_store((T*)a.w[1], (z * YC + m) * W_Y + CHANNEL_OF(n, XC) * W_X + Place::w(t), v);
-    }
-  };
+      const long long i = (z * YC + m) * W_Y + CHANNEL_OF(n, XC) * W_X + Place::w(t);
 )";
 
 class Lowering {
@@ -264,20 +260,20 @@ class Lowering {
     if (by_library(Window::Kind::kForward, bias)) return;
     const bool last = is_channels_last(x_);
     add("convolution", {x_.dims()[0] * y_pixels_, yc_, xc_ * taps_}, last, last, true, bias,
-        {kForwardLeft, kForwardRight, kForwardStore}, y_);
+        {kForwardLeft, kForwardRight, kForwardStore}, y_, 2);
   }
   // x = the sum over y of what reads it, + bias
   void backward_data(const Tensor* bias) {
     if (by_library(Window::Kind::kData, bias)) return;
     const bool last = is_channels_last(y_);
     add("convolution_data", {x_.dims()[0] * x_pixels_, xc_, yc_ * taps_}, last, last, false, bias,
-        {kDataLeft, kDataRight, kDataStore}, x_);
+        {kDataLeft, kDataRight, kDataStore}, x_, 0);
   }
   void backward_weights() {
     if (by_library(Window::Kind::kWeights, nullptr)) return;
     const bool last = is_channels_last(x_);
     add("convolution_weights", {yc_, xc_ * taps_, x_.dims()[0] * y_pixels_}, last, !is_channels_last(y_),
-        !last, nullptr, {kWeightsLeft, kWeightsRight, kWeightsStore}, w_);
+        !last, nullptr, {kWeightsLeft, kWeightsRight, kWeightsStore}, w_, 1);
   }
 
  private:
@@ -286,7 +282,7 @@ class Lowering {
   }
   void add(const char* name, const std::array<int64_t, 3>& sizes, bool taps_outer, bool left_along_k,
            bool right_along_k, const Tensor* bias, const std::array<std::string_view, 3>& texts,
-           const Tensor& write) {
+           const Tensor& write, size_t word) {
     Contraction c;
     c.name = name;
     c.dtype = x_.dtype;
@@ -307,7 +303,13 @@ class Lowering {
     for (const Tensor* t : {&x_, &w_, &y_})
       if (t->storage != write.storage) c.reads.push_back(t->storage);
     if (bias) c.reads.push_back(bias->storage);
-    c.writes = {write.storage};
+    if (write.storage == w_.storage) {
+      c.store += "lazyt_store((T*)a.w[1], i, v);\n";
+      c.writes = {write.storage};
+    } else {
+      c.store += b_.store_text(write, word, c.words, c.reads, c.writes, c.reads_in_place);
+    }
+    c.store += "}\n};\n";
     add_contraction(b_, std::move(c));
   }
 
@@ -410,9 +412,10 @@ bool lower_with_chain(Builder& b, const lazyt_node_t& node, const Epilogue& e) {
 
 void lower_convolution(Builder& b, const lazyt_node_t& node) {
   const Epilogue* const e = b.epilogue();
-  if (e && lower_with_chain(b, node, *e)) return;
+  const bool is_window = e && e->kind == Epilogue::Kind::kWindow;
+  if (is_window && lower_with_chain(b, node, *e)) return;
   lower_alone(b, node);
-  if (e) b.add_chain(*e);
+  if (is_window) b.add_chain(*e);
 }
 
 // grad_output, input, weight, bias_sizes, stride, padding, dilation, transposed, output_padding, groups,

@@ -40,11 +40,14 @@ class Finder {
     find_losses();
     for (uint32_t i = 0; i < program_.nodes().size(); ++i) {
       if (has_products && is_product(i)) look_at(i);
-      else if (is_own_product(i, has_products)) look_at_chain(i);
+      else if (is_own_product(i, has_products) || (!has_windows && is_convolution(i)) || is_pool(i)) look_at_chain(i);
       if (has_windows && node(i).op == LAZYT_OP_CONVOLUTION && !program_.args(node(i))[6].payload) look_at_window(i);
       if (is_batch_norm(i) || node(i).op == LAZYT_OP_NATIVE_BATCH_NORM_BACKWARD) look_at_norm(i);
       if (is_norm_of_lines(i)) look_at_chain(i);
+      if (node(i).op == LAZYT_OP_EMBEDDING) look_at_lookup(i);
+      if (node(i).op == LAZYT_OP_EMBEDDING_DENSE_BACKWARD) look_at_lookup_gradient(i);
     }
+    find_unread_ranges();
     return std::move(found_);
   }
 
@@ -103,7 +106,10 @@ class Finder {
     if (is_there(v, i)) return true;
     if (made >= i) return false;
     if (is_view(made)) return is_there_by_then(argument(program_, node(made), 0), i);
-    return std::any_of(users_[v].begin(), users_[v].end(), [&](uint32_t user) { return user < i && (is_view(user) || is_whole(user)); });
+    for (uint32_t r = 0; r < node(made).result_count; ++r)
+      for (uint32_t user : users_[node(made).results + r])
+        if (user < i && (is_view(user) || is_whole(user))) return true;
+    return false;
   }
   // No member of a group.
   bool is_whole(uint32_t i) const {
@@ -129,6 +135,32 @@ class Finder {
     if (out.rank < 2 || !toolkit::is_float(toolkit::type_of(out.dtype)) || count(node(i).results) == 0) return false;
     const auto dims = program_.dims(out);
     return !has_products || (op != LAZYT_OP_BMM && (dims.back() == 1 || count(node(i).results) == dims.back()));
+  }
+
+  // Whose operand's gradient, if it is a backward, is asked for.
+  bool is_convolution(uint32_t i) const {
+    const bool is_backward = node(i).op == LAZYT_OP_CONVOLUTION_BACKWARD;
+    if (node(i).op != LAZYT_OP_CONVOLUTION && !is_backward) return false;
+    const uint64_t in = is_backward ? 1 : 0;
+    return (!is_backward || program_.ints(program_.args(node(i))[10])[0]) && count(node(i).results) != 0 &&
+           count(argument(program_, node(i), in)) != 0 && count(argument(program_, node(i), in + 1)) != 0;
+  }
+  bool is_pool(uint32_t i) const {
+    switch (node(i).op) {
+      case LAZYT_OP_MAX_POOL2D_WITH_INDICES:
+      case LAZYT_OP_MAX_POOL3D_WITH_INDICES:
+      case LAZYT_OP_MAX_POOL2D_WITH_INDICES_BACKWARD:
+      case LAZYT_OP_ADAPTIVE_MAX_POOL2D:
+      case LAZYT_OP_AVG_POOL1D:
+      case LAZYT_OP_AVG_POOL2D:
+      case LAZYT_OP_AVG_POOL3D:
+      case LAZYT_OP_AVG_POOL2D_BACKWARD:
+      case LAZYT_OP_ADAPTIVE_AVG_POOL2D:
+      case LAZYT_OP_ADAPTIVE_AVG_POOL2D_BACKWARD:
+        return count(node(i).results) != 0;
+      default:
+        return false;
+    }
   }
 
   // What reads v or a reshape of it, each once, and whether the program answers with one of these.
@@ -169,16 +201,17 @@ class Finder {
   void find_chain(Epilogue& e) {
     const uint32_t i = e.product;
     std::vector<uint32_t> values = {node(i).results};  // that the chain has in registers
-    // A norm's elements lie as its operand does: not necessarily as another shape of them would.
+    // A norm's, convolution's or pool's elements lie as its operand does: not necessarily as another shape of them would.
+    const bool keeps_dims = e.kind == Kind::kNorm || is_convolution(i) || is_pool(i);
     auto has_shape = [&](uint32_t v) {
-      return e.kind == Kind::kNorm
+      return keeps_dims
                  ? std::ranges::equal(program_.dims(value(v)), program_.dims(value(values[0])))
                  : count(v) == count(values[0]);
     };
     // Sums of many products: one that waited for the chain of another would not share its launch.
     auto is_of_another = [&](uint32_t operand) {
       const uint32_t made = maker_[origin(operand)];
-      return e.kind == Kind::kChain && made != LAZYT_NONE && is_part(made) && !depends_on(i, made);
+      return e.kind == Kind::kChain && !is_convolution(i) && made != LAZYT_NONE && is_part(made) && !depends_on(i, made);
     };
     // Whether the node could run with the product; operands of the chain's own are `ours`.
     auto is_ready = [&](uint32_t reader) {
@@ -193,7 +226,9 @@ class Finder {
     };
     auto is_pointwise = [&](uint32_t reader) {
       const auto* op = operators().find(program_, node(reader));
-      if (is_part(reader) || !op || op->role != Role::kPointwise || node(reader).result_count != 1) return false;
+      if (is_part(reader) || !op || op->role != Role::kPointwise) return false;
+      for (uint32_t r = 1; r < node(reader).result_count; ++r)  // as a mask is
+        if (const uint32_t v = node(reader).results + r; (is_output_[v] || !users_[v].empty()) && !has_shape(v)) return false;
       const auto dims = program_.dims(value(node(reader).results));
       return has_shape(node(reader).results) &&
              (e.chain.empty() || std::ranges::equal(dims, program_.dims(value(node(e.chain[0]).results))));
@@ -249,7 +284,7 @@ class Finder {
     const bool is_forward = is_batch_norm(i);
     if (found_.contains(i)) return;  // runs with another
     if (!is_forward) find_before(e);
-    if (!e.before.empty()) find_beside(e);
+    if (!is_forward) find_beside(e);
     if (is_forward || program_.ints(program_.args(node(i))[9])[0]) find_chain(e);
     for (uint32_t part : e.chain)
       toolkit::detail::for_each_operand(program_, node(part), [&](uint32_t v) {
@@ -267,7 +302,7 @@ class Finder {
         Epilogue& joined = found_[other];
         joined.product = other, joined.kind = Kind::kNorm, joined.is_joined = true;
       }
-    if (e.chain.empty() && e.before.empty()) return;
+    if (e.chain.empty() && e.before.empty() && e.beside.empty()) return;
     parts_.insert(parts_.end(), e.chain.begin(), e.chain.end());
     found_.emplace(i, e);
   }
@@ -355,6 +390,75 @@ class Finder {
   bool is_along_classes(uint32_t i, uint64_t k, uint32_t v) const {
     return static_cast<int64_t>(program_.args(node(i))[k].payload) == (value(v).rank > 1 ? 1 : 0);
   }
+  // Its only reader computes an element of its own of each of its elements.
+  void look_at_lookup(uint32_t i) {
+    const uint32_t v = node(i).results;
+    if (is_output_[v] || users_[v].empty() || count(v) == 0 || count(argument(program_, node(i), 0)) == 0) return;
+    const uint32_t reader = users_[v].front();
+    if (std::any_of(users_[v].begin(), users_[v].end(), [&](uint32_t user) { return user != reader; })) return;
+    const auto* op = operators().find(program_, node(reader));
+    if (!op || op->role != Role::kPointwise || node(reader).result_count != 1) return;
+    const lazyt_op_t reads = node(reader).op;
+    if (reads == LAZYT_OP_CLONE || reads == LAZYT_OP_TO_COPY || reads == LAZYT_OP_LIFT_FRESH_COPY) return;  // a copy
+    Epilogue e;
+    e.product = i, e.kind = Kind::kLookup;
+    if (const auto path = find_range(argument(program_, node(i), 1)); !path.empty()) e.range = path.front();
+    found_.emplace(i, e);
+  }
+  // grad, indices, rows, padding, by frequency
+  void look_at_lookup_gradient(uint32_t i) {
+    const auto args = program_.args(node(i));
+    const auto path = find_range(argument(program_, node(i), 1));
+    const uint32_t grad = argument(program_, node(i), 0), v = node(i).results;
+    if (path.empty() || args[2].kind != LAZYT_ARG_INT || args[3].kind != LAZYT_ARG_INT || value(grad).dtype != value(v).dtype || count(v) == 0)
+      return;
+    const lazyt_node_t& range = node(path.front());
+    const int64_t first = range.op == LAZYT_OP_ARANGE ? 0 : toolkit::Builder::int_of(program_.args(range)[0]);
+    const int64_t end = first + count(range.results), padding = toolkit::Builder::int_of(args[3]);
+    if (range.op == LAZYT_OP_ARANGE_START_STEP || first < 0 || end > program_.dims(value(v))[0] || (padding >= first && padding < end)) return;
+    Epilogue e;
+    e.product = i, e.kind = Kind::kLookup, e.range = path.front();
+    found_.emplace(i, e);
+  }
+  // The nodes that make v, in their order, if it is numbers in a row along one dim; none if it is not.
+  std::vector<uint32_t> find_range(uint32_t v) const {
+    const auto dims = program_.dims(value(v));
+    if (value(v).dtype != LAZYT_DTYPE_INT64 || dims.empty() || count(v) == 0) return {};
+    if (std::count_if(dims.begin(), dims.end(), [](int64_t n) { return n != 1; }) > 1) return {};
+    std::vector<uint32_t> nodes;
+    while (v != LAZYT_NONE && maker_[v] != LAZYT_NONE) {
+      nodes.insert(nodes.begin(), maker_[v]);
+      if (is_reshape(nodes.front())) {
+        v = argument(program_, node(nodes.front()), 0);
+        continue;
+      }
+      const lazyt_op_t op = node(nodes.front()).op;
+      const size_t numbers = op == LAZYT_OP_ARANGE ? 1 : op == LAZYT_OP_ARANGE_START ? 2 : op == LAZYT_OP_ARANGE_START_STEP ? 3 : 0;
+      for (size_t k = 0; k < numbers; ++k)
+        if (program_.args(node(nodes.front()))[k].kind != LAZYT_ARG_INT) return {};
+      return numbers ? nodes : std::vector<uint32_t>();
+    }
+    return {};
+  }
+  // Ranges that are only looked up by need not be made.
+  void find_unread_ranges() {
+    for (auto& [i, e] : found_) {
+      if (e.kind != Kind::kLookup || e.range == LAZYT_NONE || is_part(e.range)) continue;
+      const auto path = find_range(argument(program_, node(i), 1));
+      const bool is_unread = std::all_of(path.begin(), path.end(), [&](uint32_t part) {
+        const uint32_t v = node(part).results;
+        return !is_output_[v] && std::all_of(users_[v].begin(), users_[v].end(), [&](uint32_t user) {
+          if (part != path.back()) return std::find(path.begin(), path.end(), user) != path.end();
+          const auto found = found_.find(user);
+          return found != found_.end() && found->second.kind == Kind::kLookup && argument(program_, node(user), 1) == v;
+        });
+      });
+      if (!is_unread) continue;
+      e.before = path;
+      parts_.insert(parts_.end(), path.begin(), path.end());
+    }
+  }
+
   void find_losses() {
     for (uint32_t i = 0; i < program_.nodes().size(); ++i) {
       if (is_class_loss(node(i).op)) look_at_loss(i);

@@ -8,12 +8,16 @@
 //   gradient, where g is no activation's conv + norm + other + relu                   what of it is there,
 //   the norm as it is at inference
 //
-// and what our own kernel of a product does to an element before it stores it: any pointwise nodes, one
-// behind the other, whose other operands are there (kChain), also behind a batch norm (kNorm). What makes a
+// and what our own kernel of a product, a convolution, a pool or a norm of lines does to an element before it
+// stores it: any pointwise nodes, one behind the other, whose other operands are there (kChain), also behind a
+// batch norm (kNorm). What makes a
 // batch norm's incoming gradient is computed by the kernel of its sums, which is the first to read it.
 //
 // A loss over classes is computed with the log softmax that it reads, and that one's gradient with the
 // loss' (kLoss).
+//
+// An embedding with one reader, a pointwise node, is looked up by its reader's kernel (kLookup), by its number
+// where the indices are a range. Its gradient by a range is rows of another tensor, which needs no sorting.
 //
 // Such nodes are lowered with their product, or by themselves where the library does not take them.
 #pragma once
@@ -41,7 +45,8 @@ struct Epilogue {
     kWindow,
     kChain,
     kNorm,
-    kLoss
+    kLoss,
+    kLookup
   } kind = Kind::kNone;
   uint32_t product = LAZYT_NONE, activation = LAZYT_NONE, sum = LAZYT_NONE;  // nodes
   // kRelu: a gradient wants to know where it was above 0. kGelu: others read the product, too. kLoss: others
@@ -59,11 +64,13 @@ struct Epilogue {
   std::map<uint32_t, size_t> shown =
       {};  // which of these values an operand of the chain is, or shows under other dims
   std::vector<uint32_t> before =
-      {};  // of kNorm and kLoss: the nodes that make operand 0, in their order; the last makes it
+      {};  // of kNorm and kLoss: the nodes that make operand 0, in their order; the last makes it. Of kLookup:
+           // those that make a range for which nobody else asks
+  uint32_t range = LAZYT_NONE;  // of kLookup: the node that makes the indices, numbers in a row
   std::vector<uint32_t> joined =
       {};  // of kNorm: other norms whose results the chain alone reads, and computes
   std::vector<uint32_t> beside =
-      {};  // of kNorm with `before`: later backward nodes with the same gradient, which run with it
+      {};  // of kNorm: later backward nodes with the same gradient, which run with it
   bool is_joined = false;  // such a norm, of either list: it leaves its elements to the other's kernel
 
   // ---- while the program is lowered

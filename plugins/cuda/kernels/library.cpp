@@ -342,6 +342,8 @@ std::vector<Beside> choices(Builder& b, const Epilogue& e, const Product& p) {
     case Kind::kWindow:
     case Kind::kChain:
     case Kind::kNorm:
+    case Kind::kLoss:
+    case Kind::kLookup:
     case Kind::kNone:
       break;
   }

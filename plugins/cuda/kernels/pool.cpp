@@ -176,14 +176,26 @@ void add_geometry(Defines& defines, const Tensor& x, const Tensor& y) {
   }
 }
 
-// y = the axes applied to x.
-void add_resample(Builder& b, const char* name, const Tensor& x, const Tensor& y, const Axes& axes, const Window* window = nullptr,
-                  size_t spatial = 0) {
+// Adds a kernel whose `text` has a line STORE where `v` is what belongs at `to` of its first result, `made`.
+void add_pool(Builder& b, const char* name, std::string text, Defines defines, const Tensor& made, std::vector<Word> words,
+              std::vector<StorageId> reads, std::vector<StorageId> writes) {
+  std::vector<StorageId> in_place;
+  const std::string store = "{ const long long i = to;\n" + b.store_text(made, 1, words, reads, writes, in_place) + "}\n";
+  // Indices are written beside.
+  reads.insert(reads.end(), in_place.begin(), in_place.end());
+  text.replace(text.find("STORE\n"), 6, store);
+  defines.emplace_back("WORDS", std::to_string(words.size()));
+  b.add_kernel(specialise(name, each_text(std::string(kTablesText) + text), defines), made.count(), kThreads, std::move(words), reads, writes);
+}
+
+// y = the axes applied to x. made: y, as the program knows it.
+void add_resample(Builder& b, const char* name, const Tensor& x, const Tensor& y, const Tensor& made, const Axes& axes,
+                  const Window* window = nullptr, size_t spatial = 0) {
   if (y.count() == 0) return;
   Resampling r = resampling(b, axes, y.dtype, window, spatial);
   add_geometry(r.defines, x, y);
-  b.add_kernel(specialise(name, each_text(std::string(kTablesText) + R"(
-LAZYT_KERNEL(KERNEL, 4, 256) {
+  add_pool(b, name, R"(
+LAZYT_KERNEL(KERNEL, WORDS, 256) {
   TABLES;
   const T* x = (const T*)a.w[0];
   LAZYT_EACH(i, COUNT) {
@@ -195,19 +207,20 @@ LAZYT_KERNEL(KERNEL, 4, 256) {
         const C weight = D_WEIGHT(td) * H_WEIGHT(th);
         for (int tw = W_FIRST(w); tw < W_LAST(w); ++tw) sum += weight * W_WEIGHT(tw) * lazyt_load(x, row + (I)W_AT(w, tw) * SW);
       }
-    lazyt_store((T*)a.w[1], to, sum / (D_BY(d) * H_BY(h) * W_BY(w)));
+    const C v = sum / (D_BY(d) * H_BY(h) * W_BY(w));
+    STORE
   }
 }
 #undef TABLES
-)"),
-                          r.defines),
-               y.count(), kThreads, {Word::address(x), Word::address(y), Word::address(r.places), Word::address(r.weights)},
-               {x.storage, r.places.storage, r.weights.storage}, {y.storage});
+)",
+           r.defines, made, {Word::address(x), Word::address(y), Word::address(r.places), Word::address(r.weights)},
+           {x.storage, r.places.storage, r.weights.storage}, {});
 }
 
 // y = the largest of the elements that the axes name, index = which, counted within the volume: the first of equals, the
 // last NaN.
-void add_max_pool(Builder& b, const Tensor& x, const Tensor& y, const Tensor& index, const Axes& axes, const Window* window, size_t spatial) {
+void add_max_pool(Builder& b, const Tensor& x, const Tensor& y, const Tensor& made, const Tensor& index, const Axes& axes,
+                  const Window* window, size_t spatial) {
   if (y.count() == 0) return;
   Resampling r = resampling(b, axes, y.dtype, window, spatial);
   add_geometry(r.defines, x, y);
@@ -216,8 +229,8 @@ void add_max_pool(Builder& b, const Tensor& x, const Tensor& y, const Tensor& in
   walk.emplace_back("named", order.of(index.strides()));
   for (auto& [n, value] : r.defines)
     if (n == "OFFSETS") value = offsets("i", order.dims, walk);
-  b.add_kernel(specialise("max_pool", each_text(std::string(kTablesText) + R"(
-LAZYT_KERNEL(KERNEL, 5, 256) {
+  add_pool(b, "max_pool", R"(
+LAZYT_KERNEL(KERNEL, WORDS, 256) {
   TABLES;
   const T* x = (const T*)a.w[0];
   LAZYT_EACH(i, COUNT) {
@@ -231,20 +244,20 @@ LAZYT_KERNEL(KERNEL, 5, 256) {
           const C v = lazyt_load(x, plane + (I)id * SD + (I)ih * SH + (I)iw * SW);
           if (which < 0 || v > best || v != v) best = v, which = (id * XH + ih) * XW + iw;
         }
-    lazyt_store((T*)a.w[1], to, best);
+    const C v = best;
+    STORE
     ((long long*)a.w[4])[named] = which;
   }
 }
 #undef TABLES
-)"),
-                          r.defines),
-               y.count(), kThreads,
-               {Word::address(x), Word::address(y), Word::address(r.places), Word::address(r.weights), Word::address(index)},
-               {x.storage, r.places.storage, r.weights.storage}, {y.storage, index.storage});
+)",
+           r.defines, made,
+           {Word::address(x), Word::address(y), Word::address(r.places), Word::address(r.weights), Word::address(index)},
+           {x.storage, r.places.storage, r.weights.storage}, {index.storage});
 }
 
 // x = the sum of the gradients that index sends there; back: of each element of x, the results that it may be the largest of.
-void add_max_pool_backward(Builder& b, const Tensor& grad, const Tensor& index, const Tensor& x, const Axes& back) {
+void add_max_pool_backward(Builder& b, const Tensor& grad, const Tensor& index, const Tensor& x, const Tensor& made, const Axes& back) {
   if (x.count() == 0) return;
   Resampling r = resampling(b, back, x.dtype);
   add_geometry(r.defines, grad, x);
@@ -256,8 +269,8 @@ void add_max_pool_backward(Builder& b, const Tensor& grad, const Tensor& index, 
   for (auto& [n, value] : r.defines)
     if (n == "OFFSETS") value = offsets("i", order.dims, walk);
   for (size_t i = 0; i < 3; ++i) r.defines.emplace_back(std::string("N") + "DHW"[i], std::to_string(index.strides()[2 + i]));
-  b.add_kernel(specialise("max_pool_backward", each_text(std::string(kTablesText) + R"(
-LAZYT_KERNEL(KERNEL, 5, 256) {
+  add_pool(b, "max_pool_backward", R"(
+LAZYT_KERNEL(KERNEL, WORDS, 256) {
   TABLES;
   const T* grad = (const T*)a.w[0];
   const long long* index = (const long long*)a.w[4];
@@ -271,15 +284,15 @@ LAZYT_KERNEL(KERNEL, 5, 256) {
           const I od = D_AT(d, td), oh = H_AT(h, th), ow = W_AT(w, tw);
           if (index[named + od * ND + oh * NH + ow * NW] == own) sum += lazyt_load(grad, plane + od * SD + oh * SH + ow * SW);
         }
-    lazyt_store((T*)a.w[1], to, sum);
+    const C v = sum;
+    STORE
   }
 }
 #undef TABLES
-)"),
-                          r.defines),
-               x.count(), kThreads,
-               {Word::address(grad), Word::address(x), Word::address(r.places), Word::address(r.weights), Word::address(index)},
-               {grad.storage, index.storage, r.places.storage, r.weights.storage}, {x.storage});
+)",
+           r.defines, made,
+           {Word::address(grad), Word::address(x), Word::address(r.places), Word::address(r.weights), Word::address(index)},
+           {grad.storage, index.storage, r.places.storage, r.weights.storage}, {});
 }
 
 // ---- lowerings
@@ -295,7 +308,7 @@ void lower_max(Builder& b, const lazyt_node_t& node, const AxisOf& axis, const W
   const size_t n = axes_count(node.op);
   const Tensor x = tensor_at(b, b.program.args(node)[0]);
   const Tensor y = result_five(b, node.results, x, n), index = result_five(b, node.results + 1, x, n);
-  add_max_pool(b, with_five_dims(x, n), y, index, axes_between(with_five_dims(x, n), y, n, axis), window, n);
+  add_max_pool(b, with_five_dims(x, n), y, b.tensor(node.results), index, axes_between(with_five_dims(x, n), y, n, axis), window, n);
 }
 void lower_max_pool(Builder& b, const lazyt_node_t& node) {
   const auto args = b.program.args(node);
@@ -310,18 +323,18 @@ void lower_max_pool_backward(Builder& b, const lazyt_node_t& node) {
   const Tensor grad = operand_five(b, node, 0, 2), index = operand_five(b, node, 7, 2);
   const Tensor x = result_five(b, node.results, tensor_at(b, args[1]), 2);
   const Window window{b.ints_of(args[2]), b.ints_of(args[3]), b.ints_of(args[4]), b.ints_of(args[5])};
-  add_max_pool_backward(b, grad, index, x, transposed(axes_between(x, grad, 2, window)));
+  add_max_pool_backward(b, grad, index, x, b.tensor(node.results), transposed(axes_between(x, grad, 2, window)));
 }
 
 void lower_resample(Builder& b, const lazyt_node_t& node, const char* name, const AxisOf& axis, const Window* window = nullptr) {
   const size_t n = axes_count(node.op);
   const Tensor x = tensor_at(b, b.program.args(node)[0]), y = result_five(b, node.results, x, n), five = with_five_dims(x, n);
-  add_resample(b, name, five, y, axes_between(five, y, n, axis), window, n);
+  add_resample(b, name, five, y, b.tensor(node.results), axes_between(five, y, n, axis), window, n);
 }
 // like: the operand in whose order of dims the gradient lies.
 void lower_resample_backward(Builder& b, const lazyt_node_t& node, const char* name, const AxisOf& axis, const Tensor& like) {
   const Tensor grad = operand_five(b, node, 0, 2), x = result_five(b, node.results, like, 2);
-  add_resample(b, name, grad, x, transposed(axes_between(x, grad, 2, axis)));
+  add_resample(b, name, grad, x, b.tensor(node.results), transposed(axes_between(x, grad, 2, axis)));
 }
 void lower_avg_pool(Builder& b, const lazyt_node_t& node) {
   const Window window = average_window(b, node, 1);

@@ -14,7 +14,9 @@ namespace toolkit __attribute__((visibility("hidden"))) {
 
 // One unit of fuse() with role kPointwise or kReduction as one kernel, or as one for each set of dims that reductions
 // walk. Of the Kernel it also wants store(reg, tensor), widest(dims), empty(), build(builder, may_alias_inputs) and
-// kMaxReductions: as FusedKernel of plugins/onednn says. BuilderT: the backend's, of plan.hpp's.
+// kMaxReductions: as FusedKernel of plugins/onednn says. BuilderT: the backend's, of plan.hpp's; it may have
+// give_operands(kernel, nodes, registers), which sets the registers of operands that lie nowhere but which the kernel can
+// compute.
 template <class Kernel, class BuilderT>
 void lower_group(BuilderT& b, const Unit& unit) {
   using Rules = PointwiseRules<Kernel>;
@@ -50,6 +52,7 @@ void lower_group(BuilderT& b, const Unit& unit) {
   std::vector<uint32_t> inside(program.values().size(), 0);  // uses by nodes of this kernel
   for (uint32_t i : nodes)
     detail::for_each_operand(program, program.nodes()[i], [&](uint32_t v) { inside[v]++; });
+  if constexpr (requires { b.give_operands(kernel, nodes, registers); }) b.give_operands(kernel, nodes, registers);
   std::vector<StorageId> aliased;
   for (uint32_t i : nodes) {
     const lazyt_node_t& node = program.nodes()[i];

@@ -94,6 +94,10 @@ void TextKernel::build(TextBuilder& b, const std::vector<StorageId>&) {
     const bool same = !reduces_ && t.dims() == stores_[0].dims() && t.strides() == stores_[0].strides();
     (same ? in_place : reads).push_back(t.storage);
   }
+  for (auto* list : {&reads, &in_place}) {  // in which order a rule loads its operands is the compiler's
+    std::sort(list->begin(), list->end());
+    list->erase(std::unique(list->begin(), list->end()), list->end());
+  }
   b.add(reduces_ ? "reduce" : "kernel", reads, writes, in_place);
 }
 
@@ -245,6 +249,58 @@ TEST(WithScalar, ReadsEveryHalf) {
 
 TEST(WithScalar, ReadsBFloat16AsTheUpperHalfOfAFloat) {
   EXPECT_EQ(with_scalar(scalar_of(0xc049), LAZYT_DTYPE_BFLOAT16, [](auto v) { return static_cast<float>(v); }), -3.140625f);
+}
+
+// ---- what is computed again (recompute.hpp)
+
+Steps steps_of(const std::string& body) { return Built("program(%0: f32[4,4], %1: f32[4,4]) {\n" + body + "}\n").steps; }
+
+TEST(Recompute, WhatCostsAnInstructionFromAStoredValueIsNotStored) {
+  // 1 + exp(x) beside exp(x), as a gradient reads them: one of them is stored.
+  EXPECT_EQ(steps_of("  %2 = aten::exp(%1) : f32[4,4]\n  %3 = aten::add.Tensor(%2, 1, 1) : f32[4,4]\n  %4 = aten::sin(%3) : f32[4,4]\n"
+                     "  %5 = aten::mm(%4, %0) : f32[4,4]\n"
+                     "  %6 = aten::mul.Tensor(%5, %3) : f32[4,4]\n  %7 = aten::mul.Tensor(%6, %2) : f32[4,4]\n  return %7\n"),
+            (Steps{"s3 s4 = kernel s1*", "s5 = mm s4 s0", "s2 = kernel s3* s5*"}));
+}
+
+TEST(Recompute, WhatIsReadOnlyFarBehindIsMadeThereAlone) {
+  EXPECT_EQ(steps_of("  %2 = aten::exp(%1) : f32[4,4]\n  %3 = aten::mul.Tensor(%2, 0.5) : f32[4,4]\n  %4 = aten::mm(%2, %0) : f32[4,4]\n"
+                     "  %5 = aten::mul.Tensor(%4, %3) : f32[4,4]\n  return %5\n"),
+            (Steps{"s3 = kernel s1*", "s4 = mm s3 s0", "s2 = kernel s3* s4*"}));
+}
+
+TEST(Recompute, FromAnInput) {
+  EXPECT_EQ(steps_of("  %2 = aten::mul.Tensor(%1, 0.5) : f32[4,4]\n  %3 = aten::exp(%2) : f32[4,4]\n  %4 = aten::mm(%3, %0) : f32[4,4]\n"
+                     "  %5 = aten::mul.Tensor(%4, %2) : f32[4,4]\n  return %5\n"),
+            (Steps{"s3 = kernel s1*", "s4 = mm s3 s0", "s2 = kernel s1* s4*"}));
+}
+
+TEST(Recompute, WhatCostsMoreIsStored) {
+  EXPECT_EQ(steps_of("  %2 = aten::exp(%1) : f32[4,4]\n  %3 = aten::sin(%2) : f32[4,4]\n  %4 = aten::mm(%3, %0) : f32[4,4]\n"
+                     "  %5 = aten::mul.Tensor(%4, %2) : f32[4,4]\n  return %5\n"),
+            (Steps{"s3 s4 = kernel s1*", "s5 = mm s4 s0", "s2 = kernel s3* s5*"}));
+}
+
+TEST(Recompute, MoreBytesThanTheValueHasAreReadOnlyWhereTheyAreAnyway) {
+  const std::string before = "  %2 = aten::exp(%1) : f32[4,4]\n  %3 = aten::gt.Scalar(%2, 1) : b1[4,4]\n  %4 = aten::mm(%2, %0) : f32[4,4]\n"
+                             "  %5 = aten::mul.Tensor(%4, %3) : f32[4,4]\n";
+  EXPECT_EQ(steps_of(before + "  return %5\n"), (Steps{"s3 s4 = kernel s1*", "s5 = mm s3 s0", "s2 = kernel s4* s5*"}));
+  EXPECT_EQ(steps_of(before + "  %6 = aten::mul.Tensor(%5, %2) : f32[4,4]\n  return %6\n"),
+            (Steps{"s3 = kernel s1*", "s4 = mm s3 s0", "s2 = kernel s3* s4*"}));
+}
+
+TEST(Recompute, WhatAKernelOfItsOwnReadsTooIsStored) {
+  EXPECT_EQ(steps_of("  %2 = aten::mul.Tensor(%1, 0.5) : f32[4,4]\n  %3 = aten::mm(%2, %0) : f32[4,4]\n"
+                     "  %4 = aten::mul.Tensor(%3, %2) : f32[4,4]\n  return %4\n"),
+            (Steps{"s3 = kernel s1*", "s4 = mm s3 s0", "s2 = kernel s3* s4*"}));
+}
+
+TEST(Recompute, AnInputWhoseBytesAnOutputTakesIsNotReadLater) {
+  EXPECT_EQ(Built("program(%0: f32[4,4], %1: f32[4,4] donate) {\n"
+                  "  %2 = aten::mul.Tensor(%1, 0.5) : f32[4,4]\n  %3 = aten::exp(%2) : f32[4,4]\n  %4 = aten::mm(%3, %0) : f32[4,4]\n"
+                  "  %5 = aten::mul.Tensor(%4, %2) : f32[4,4]\n  return %5 <- %1\n}\n")
+                .steps,
+            (Steps{"s3 s4 = kernel s1*", "s5 = mm s4 s0", "s2 = kernel s3* s5*"}));
 }
 
 }  // namespace

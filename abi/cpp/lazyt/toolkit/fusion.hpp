@@ -32,6 +32,7 @@ struct Unit {
   Role role = Role::kOpaque;  // of a group: kPointwise, or kReduction if it ends in reductions
   std::vector<uint32_t> nodes;
   Dims dims;  // that a group walks
+  std::vector<uint32_t> again = {};  // nodes of groups before it that this one runs, too, for itself alone (recompute.hpp)
 };
 
 namespace detail {

@@ -4,6 +4,7 @@
 #ifndef LAZYT_TOOLKIT_GROUPS_HPP_
 #define LAZYT_TOOLKIT_GROUPS_HPP_
 
+#include <algorithm>
 #include <vector>
 
 #include "lazyt/toolkit/pointwise.hpp"
@@ -24,7 +25,7 @@ void lower_group(BuilderT& b, const Unit& unit) {
   // Reductions over different dims are different walks; the first one's stay, the others come after.
   std::vector<bool> reduced;
   std::vector<uint32_t> later;
-  std::vector<uint32_t> nodes;
+  std::vector<uint32_t> nodes = unit.again;
   size_t reductions = 0;
   for (uint32_t i : unit.nodes) {
     const lazyt_node_t& node = program.nodes()[i];
@@ -39,7 +40,8 @@ void lower_group(BuilderT& b, const Unit& unit) {
     }
     nodes.push_back(i);
   }
-  if (unit.nodes.size() == 1) {
+  std::sort(nodes.begin(), nodes.end());
+  if (unit.nodes.size() == 1 && unit.again.empty()) {
     const lazyt_node_t& node = program.nodes()[unit.nodes[0]];
     const bool moves = node.op == LAZYT_OP_CLONE || node.op == LAZYT_OP_TO_COPY || node.op == LAZYT_OP_LIFT_FRESH_COPY;
     if (moves && !b.is_scalar(Builder::value_of(program.args(node)[0]))) {
@@ -75,6 +77,10 @@ void lower_group(BuilderT& b, const Unit& unit) {
       emit_reduction(program, node, kernel, c.tensor(0), over);
       continue;
     }
+    const bool again = std::binary_search(unit.again.begin(), unit.again.end(), i);
+    bool is_read = false;
+    for (uint32_t r = 0; r < node.result_count; ++r) is_read |= b.is_used(node.results + r);
+    if (!again && !is_read) continue;  // all its readers compute it again
     Reg out[4];
     Rules::emit(c, out);
     for (uint32_t r = 0; r < node.result_count; ++r) {
@@ -84,7 +90,7 @@ void lower_group(BuilderT& b, const Unit& unit) {
         continue;
       }
       registers[v] = kernel.round_to(out[r], program.values()[v].dtype);
-      if (b.uses(v) == inside[v]) continue;
+      if (again || b.uses(v) == inside[v]) continue;
       const Tensor place = b.make(v, b.result_strides(v, kernel.widest(unit.dims)));
       kernel.store(registers[v], place);
       if (b.may_be_donated(place.storage)) aliased.push_back(place.storage);

@@ -25,6 +25,7 @@
 #include "lazyt/toolkit/arena.hpp"
 #include "lazyt/toolkit/fusion.hpp"
 #include "lazyt/toolkit/layout.hpp"
+#include "lazyt/toolkit/recompute.hpp"
 
 namespace lazyt {
 namespace toolkit __attribute__((visibility("hidden"))) {
@@ -139,7 +140,10 @@ class Builder {
 
   void run() {
     begin();
-    for (const Unit& unit : fuse(program, [&](uint32_t i) { return role_of(program.nodes()[i]); })) lower(unit);
+    auto units = fuse(program, [&](uint32_t i) { return role_of(program.nodes()[i]); });
+    recompute(program, units);
+    for (const Unit& unit : units) count_again(unit);
+    for (const Unit& unit : units) lower(unit);
     finish_outputs();
     place();
   }
@@ -381,6 +385,20 @@ class Builder {
       detail::for_each_operand(program, program.nodes()[i], [&](uint32_t v) { uses_[v]++; });
     }
     for (uint32_t i = static_cast<uint32_t>(program.nodes().size()); i-- > 0;) find_home(program.nodes()[i]);
+  }
+
+  // A unit reads the operands of what it computes again in place of the results.
+  void count_again(const Unit& unit) {
+    if (unit.again.empty()) return;
+    std::vector<uint32_t> own;
+    for (uint32_t i : unit.again) {
+      const lazyt_node_t& node = program.nodes()[i];
+      for (uint32_t r = 0; r < node.result_count; ++r) own.push_back(node.results + r);
+      detail::for_each_operand(program, node, [&](uint32_t v) { uses_[v]++; });
+    }
+    auto stop_reading = [&](uint32_t v) { uses_[v] -= std::find(own.begin(), own.end(), v) != own.end(); };
+    for (const auto* nodes : {&unit.again, &unit.nodes})
+      for (uint32_t i : *nodes) detail::for_each_operand(program, program.nodes()[i], stop_reading);
   }
 
   // What an output shows whole and row-major, under other dims, is made where that output lies. By nodes, last first.

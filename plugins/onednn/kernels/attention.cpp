@@ -168,12 +168,12 @@ void multiply(int64_t m, int64_t n, int64_t k, C alpha, const C* a, int64_t lda,
 }
 // out[m x n] += a'[m x k] * b[k x n], k <= kQueries
 template <class C>
-void add_outer(int64_t m, int64_t n, int64_t k, const C* a, int64_t lda, const C* b, int64_t ldb, C* out) {
+void add_outer(int64_t m, int64_t n, int64_t k, const C* a, int64_t lda, const C* b, int64_t ldb, C* out, int64_t ldo) {
   alignas(64) C panel[kQueries * kPanel<C>];
   for (int64_t j = 0; j < n; j += kPanel<C>) {
     const int64_t width = std::min(kPanel<C>, n - j);
     pack(panel, b + j, ldb, k, width);
-    rows().tile<C>().gemm_turned(m, width, k, C(1), a, lda, panel, out + j, n, true);
+    rows().tile<C>().gemm_turned(m, width, k, C(1), a, lda, panel, out + j, ldo, true);
   }
 }
 
@@ -244,7 +244,7 @@ void pair_rows(uint32_t* out, int64_t pairs, int64_t columns, const BFloat16* in
 // bf16 by the CPU's tiles: weights are rounded to bf16 before they meet the values, sums are f32.
 void add_forward_by_tiles(Builder& b, const lazyt_node_t& node, const Signature& at, bool keeps_sums) {
   const Problem p(b, node, at, LAZYT_DTYPE_BFLOAT16);
-  const Tensor out = begin_result(b, node.results, LAZYT_DTYPE_BFLOAT16);
+  const Tensor out = begin_result(b, node.results, LAZYT_DTYPE_BFLOAT16, tensor_at(b, b.program.args(node)[at.query]));
   const Tensor sums = keeps_sums ? begin_result(b, node.results + 1, LAZYT_DTYPE_FLOAT32) : b.scratch(LAZYT_DTYPE_FLOAT32, {0});
   const int64_t heads = p.head_count(), key_heads = heads / p.ratio;
   const int64_t s = padded(p.s, Tiles::kDepth), e = padded(p.e, Tiles::kDepth), ev = padded(p.ev, Tiles::kColumns);
@@ -294,7 +294,7 @@ void add_forward_by_tiles(Builder& b, const lazyt_node_t& node, const Signature&
               }
               for (int64_t i = 0; i < count; ++i) {
                 tile.scale(o + i * ev, p.ev, sum[i] == 0 ? 0.0f : 1 / sum[i]);  // all keys masked: zeros
-                rows().bf16.store(y + (head * p.l + i0 + i) * p.ev, o + i * ev, p.ev);
+                rows().bf16.store(y + p.offset(out, head, false) + (i0 + i) * Problem::row(out), o + i * ev, p.ev);
                 if (keeps_sums) lse[head * p.l + i0 + i] = top[i] + std::log(sum[i]);
               }
             }
@@ -309,7 +309,7 @@ void add_forward(Builder& b, const lazyt_node_t& node, const Signature& at, bool
   if (query.dtype == LAZYT_DTYPE_BFLOAT16 && std::max(query.dims().back(), value.dims().back()) <= kWidest && Tiles::available())
     return add_forward_by_tiles(b, node, at, keeps_sums);
   const Problem p(b, node, at, compute_dtype(query.dtype));
-  const Tensor out = begin_result(b, node.results, p.q.dtype);
+  const Tensor out = begin_result(b, node.results, p.q.dtype, query);
   const Tensor sums = keeps_sums ? begin_result(b, node.results + 1, p.q.dtype) : b.scratch(p.q.dtype, {0});
   const int64_t heads = p.head_count();
   with_compute(p.q.dtype, [&](auto tag) {
@@ -333,11 +333,13 @@ void add_forward(Builder& b, const lazyt_node_t& node, const Signature& at, bool
                 const int64_t head = t / tiles, i0 = t % tiles * kQueries, count = std::min(kQueries, p.l - i0);
                 const C* q = frame.at<C>(p.q) + p.offset(p.q, head, false) + i0 * Problem::row(p.q);
                 const C *k = frame.at<C>(p.k) + p.offset(p.k, head, true), *v = frame.at<C>(p.v) + p.offset(p.v, head, true);
-                C* o = y + (head * p.l + i0) * p.ev;
+                const int64_t o_row = Problem::row(out);
+                C* o = y + p.offset(out, head, false) + i0 * o_row;
                 C top[kQueries], sum[kQueries];
                 std::fill(top, top + kQueries, -std::numeric_limits<C>::infinity());
                 std::fill(sum, sum + kQueries, C(0));
-                if (few) std::fill(o, o + count * p.ev, C(0));
+                if (few)
+                  for (int64_t i = 0; i < count; ++i) std::fill(o + i * o_row, o + i * o_row + p.ev, C(0));
                 const int64_t seen = p.keys_of(i0 + count);
                 for (int64_t j0 = 0; j0 < seen; j0 += kKeys) {
                   const int64_t n = std::min(kKeys, seen - j0);
@@ -351,17 +353,17 @@ void add_forward(Builder& b, const lazyt_node_t& node, const Signature& at, bool
                   p.put_mask(frame, x, head, i0, count, j0, n);
                   for (int64_t i = 0; i < count; ++i) {
                     const C shrinks = tile.online_softmax(x + i * kKeys, n, top + i, sum + i);
-                    if (j0 && shrinks != C(1)) tile.scale(o + i * p.ev, p.ev, shrinks);
+                    if (j0 && shrinks != C(1)) tile.scale(o + i * o_row, p.ev, shrinks);
                   }
                   if (few)
                     for (int64_t j = 0; j < n; ++j)
                       for (int64_t i = 0; i < count; ++i)
-                        rows().of<C>().add_scaled(o + i * p.ev, v + (j0 + j) * Problem::row(p.v), p.ev, x[i * kKeys + j]);
+                        rows().of<C>().add_scaled(o + i * o_row, v + (j0 + j) * Problem::row(p.v), p.ev, x[i * kKeys + j]);
                   else
-                    multiply(count, p.ev, n, C(1), x, kKeys, values.from_row(frame, head / p.ratio, j0), o, p.ev, j0 > 0);
+                    multiply(count, p.ev, n, C(1), x, kKeys, values.from_row(frame, head / p.ratio, j0), o, o_row, j0 > 0);
                 }
                 for (int64_t i = 0; i < count; ++i) {
-                  tile.scale(o + i * p.ev, p.ev, sum[i] == C(0) ? C(0) : C(1) / sum[i]);  // all keys masked: zeros
+                  tile.scale(o + i * o_row, p.ev, sum[i] == C(0) ? C(0) : C(1) / sum[i]);  // all keys masked: zeros
                   if (keeps_sums) lse[head * p.l + i0 + i] = top[i] + std::log(sum[i]);
                 }
               }
@@ -380,9 +382,10 @@ void lower_flash_backward(Builder& b, const lazyt_node_t& node) {
   const auto args = b.program.args(node);
   const lazyt_dtype_t dtype = compute_dtype(tensor_at(b, args[1]).dtype);
   const Problem p(b, node, kFlashBackward, dtype);
-  const Tensor grad = dense_as(b, tensor_at(b, args[0]), dtype), out = dense_as(b, tensor_at(b, args[4]), dtype);
+  const Tensor grad = as_operand(b, args[0], dtype), out = as_operand(b, args[4], dtype);
   const Tensor sums = dense_as(b, tensor_at(b, args[5]), dtype);
-  const Tensor gq = begin_result(b, node.results, dtype), gk = begin_result(b, node.results + 1, dtype), gv = begin_result(b, node.results + 2, dtype);
+  const Tensor gq = begin_result(b, node.results, dtype, tensor_at(b, args[1])), gk = begin_result(b, node.results + 1, dtype, tensor_at(b, args[2])),
+               gv = begin_result(b, node.results + 2, dtype, tensor_at(b, args[3]));
   const int64_t key_heads = p.head_count() / p.ratio;
   with_compute(dtype, [&](auto tag) {
     using C = typename decltype(tag)::type;
@@ -401,18 +404,21 @@ void lower_flash_backward(Builder& b, const lazyt_node_t& node) {
             parallel(frame, key_heads, p.head_count() * p.l * p.s * p.e, [&](int64_t begin, int64_t end) {
               alignas(64) C x[kQueries * kKeys], d[kQueries * kKeys];
               for (int64_t kh = begin; kh < end; ++kh) {
-                C *dk = frame.at<C>(gk) + kh * p.s * p.e, *dv = frame.at<C>(gv) + kh * p.s * p.ev;
-                std::fill(dk, dk + p.s * p.e, C(0));
-                std::fill(dv, dv + p.s * p.ev, C(0));
+                const int64_t g_row = Problem::row(grad), o_row = Problem::row(out), dq_row = Problem::row(gq), dk_row = Problem::row(gk), dv_row = Problem::row(gv);
+                C *dk = frame.at<C>(gk) + p.offset(gk, kh * p.ratio, true), *dv = frame.at<C>(gv) + p.offset(gv, kh * p.ratio, true);
+                for (int64_t j = 0; j < p.s; ++j) {
+                  std::fill(dk + j * dk_row, dk + j * dk_row + p.e, C(0));
+                  std::fill(dv + j * dv_row, dv + j * dv_row + p.ev, C(0));
+                }
                 for (int64_t head = kh * p.ratio; head < (kh + 1) * p.ratio; ++head) {
                   const C* lse = frame.at<C>(sums) + head * p.l;
                   for (int64_t i0 = 0; i0 < p.l; i0 += kQueries) {
                     const int64_t count = std::min(kQueries, p.l - i0), seen = p.keys_of(i0 + count);
                     const C* q = frame.at<C>(p.q) + p.offset(p.q, head, false) + i0 * Problem::row(p.q);
-                    const C *g = frame.at<C>(grad) + (head * p.l + i0) * p.ev, *o = frame.at<C>(out) + (head * p.l + i0) * p.ev;
-                    C* dq = frame.at<C>(gq) + (head * p.l + i0) * p.e;
+                    const C *g = frame.at<C>(grad) + p.offset(grad, head, false) + i0 * g_row, *o = frame.at<C>(out) + p.offset(out, head, false) + i0 * o_row;
+                    C* dq = frame.at<C>(gq) + p.offset(gq, head, false) + i0 * dq_row;
                     C delta[kQueries];
-                    for (int64_t i = 0; i < count; ++i) delta[i] = tile.dot(g + i * p.ev, o + i * p.ev, p.ev);
+                    for (int64_t i = 0; i < count; ++i) delta[i] = tile.dot(g + i * g_row, o + i * o_row, p.ev);
                     for (int64_t j0 = 0; j0 < seen; j0 += kKeys) {
                       const int64_t n = std::min(kKeys, seen - j0);
                       multiply(count, n, p.e, alpha, q, Problem::row(p.q), keys.from_column(frame, kh, j0), x, kKeys, false);
@@ -424,11 +430,11 @@ void lower_flash_backward(Builder& b, const lazyt_node_t& node) {
                         else
                           tile.exp_minus(x + i * kKeys, n, lse[i0 + i]);
                       }
-                      add_outer(n, p.ev, count, x, kKeys, g, p.ev, dv + j0 * p.ev);
-                      multiply(count, n, p.ev, C(1), g, p.ev, values.from_column(frame, kh, j0), d, kKeys, false);
+                      add_outer(n, p.ev, count, x, kKeys, g, g_row, dv + j0 * dv_row, dv_row);
+                      multiply(count, n, p.ev, C(1), g, g_row, values.from_column(frame, kh, j0), d, kKeys, false);
                       for (int64_t i = 0; i < count; ++i) tile.softmax_grad(d + i * kKeys, x + i * kKeys, n, delta[i], alpha);
-                      multiply(count, p.e, n, C(1), d, kKeys, key_rows.from_row(frame, kh, j0), dq, p.e, j0 > 0);
-                      add_outer(n, p.e, count, d, kKeys, q, Problem::row(p.q), dk + j0 * p.e);
+                      multiply(count, p.e, n, C(1), d, kKeys, key_rows.from_row(frame, kh, j0), dq, dq_row, j0 > 0);
+                      add_outer(n, p.e, count, d, kKeys, q, Problem::row(p.q), dk + j0 * dk_row, dk_row);
                     }
                   }
                 }

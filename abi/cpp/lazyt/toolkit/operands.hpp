@@ -184,8 +184,19 @@ inline Tensor dense_as(Builder& b, const Tensor& t, lazyt_dtype_t dtype) {
 inline Tensor begin_result(Builder& b, uint32_t v, lazyt_dtype_t dtype) {
   return b.dtype(v) == dtype ? b.make_dense(v) : b.scratch(dtype, b.dims(v));
 }
+// The same with dims in memory in the order of `like`'s, the last innermost: heads that are a part of a token stay one.
+inline Tensor begin_result(Builder& b, uint32_t v, lazyt_dtype_t dtype, const Tensor& like) {
+  const Dims dims = b.dims(v);
+  Dims strides(dims.size());
+  int64_t step = 1;
+  const auto order = memory_order(dims, like.strides());
+  for (size_t k = order.size(); k-- > 0; step *= dims[order[k]]) strides[order[k]] = step;
+  strides = b.result_strides(v, strides);
+  if (strides.back() != 1) strides = row_major(dims);
+  return b.dtype(v) == dtype ? b.make(v, strides) : b.scratch(dtype, dims, strides, static_cast<uint64_t>(count_of(dims)) * lazyt_dtype_size(dtype));
+}
 inline void finish_result(Builder& b, uint32_t v, const Tensor& written) {
-  if (b.dtype(v) != written.dtype) b.copy(written, b.make_dense(v));
+  if (b.dtype(v) != written.dtype) b.copy(written, b.make(v, b.result_strides(v, written.strides())));
 }
 
 inline Refusal accepted() { return {}; }

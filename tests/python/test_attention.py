@@ -42,6 +42,14 @@ def test_values_gradients_and_layouts_are_eagers(both, dtype, causal):
     assert lazyt.metrics.counter_value(FORWARD + "_backward") == 1
 
 
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+@pytest.mark.parametrize("queries, keys, size", [(1, 300, 24), (7, 40, 33), (40, 300, 72), (70, 33, 100)])
+def test_tiles_end_where_their_operands_do(both, queries, keys, size, dtype):
+    q, k, v = (heads(1, h, n, size, dtype=dtype) for h, n in ((4, queries), (2, keys), (2, keys)))
+    check(both, q, k, v, enable_gqa=True)
+    check(both, q, k, v, torch.rand(queries, keys) > 0.3, enable_gqa=True)
+
+
 def test_operands_above_the_probed_size_lie_as_eagers(both):
     check(both, *[heads(4, 4, 200, 64) for _ in range(3)], is_causal=True)
 

@@ -110,7 +110,7 @@ struct Problem {
   int64_t keys_of(int64_t last_query) const { return causal ? std::min(s, last_query) : s; }
 
   template <class C>
-  void put_mask(const Frame& frame, C* out, int64_t head, int64_t i0, int64_t rows, int64_t j0, int64_t n) const {
+  void put_mask(const Frame& frame, C* out, int64_t out_row, int64_t head, int64_t i0, int64_t rows, int64_t j0, int64_t n) const {
     constexpr C kOut = -std::numeric_limits<C>::infinity();
     if (masked) {
       const size_t rank = mask.dims().size();
@@ -118,7 +118,7 @@ struct Problem {
       const int64_t base = offset(mask, head, false) + i0 * sl + j0 * ss;
       for (int64_t i = 0; i < rows; ++i)
         for (int64_t j = 0; j < n; ++j) {
-          C& x = out[i * kKeys + j];
+          C& x = out[i * out_row + j];
           if (mask.dtype == LAZYT_DTYPE_BOOL)
             x = frame.at<bool>(mask)[base + i * sl + j * ss] ? x : kOut;
           else
@@ -127,7 +127,7 @@ struct Problem {
     }
     if (causal)
       for (int64_t i = 0; i < rows; ++i)
-        for (int64_t j = std::max<int64_t>(i0 + i + 1 - j0, 0); j < n; ++j) out[i * kKeys + j] = kOut;
+        for (int64_t j = std::max<int64_t>(i0 + i + 1 - j0, 0); j < n; ++j) out[i * out_row + j] = kOut;
   }
 };
 
@@ -241,6 +241,10 @@ void pair_rows(uint32_t* out, int64_t pairs, int64_t columns, const BFloat16* in
   }
 }
 
+bool has_tiles_for(const Tensor& query, const Tensor& value) {
+  return query.dtype == LAZYT_DTYPE_BFLOAT16 && std::max(query.dims().back(), value.dims().back()) <= kWidest && Tiles::available();
+}
+
 // bf16 by the CPU's tiles: weights are rounded to bf16 before they meet the values, sums are f32.
 void add_forward_by_tiles(Builder& b, const lazyt_node_t& node, const Signature& at, bool keeps_sums) {
   const Problem p(b, node, at, LAZYT_DTYPE_BFLOAT16);
@@ -282,7 +286,7 @@ void add_forward_by_tiles(Builder& b, const lazyt_node_t& node, const Signature&
                 const int64_t n = std::min(kKeys, keys - j0), wide = padded(n, Tiles::kDepth);
                 cpu.gemm(kQueries, wide, e, queries, e, k + j0, s, x, kKeys, false);
                 for (int64_t i = 0; i < count; ++i) tile.scale(x + i * kKeys, n, alpha);
-                p.put_mask(frame, x, head, i0, count, j0, n);
+                p.put_mask(frame, x, kKeys, head, i0, count, j0, n);
                 for (int64_t i = 0; i < count; ++i) {
                   float* row = x + i * kKeys;
                   const float shrinks = tile.online_softmax(row, n, top + i, sum + i);
@@ -306,8 +310,7 @@ void add_forward_by_tiles(Builder& b, const lazyt_node_t& node, const Signature&
 
 void add_forward(Builder& b, const lazyt_node_t& node, const Signature& at, bool keeps_sums) {
   const Tensor query = tensor_at(b, b.program.args(node)[at.query]), value = tensor_at(b, b.program.args(node)[at.query + 2]);
-  if (query.dtype == LAZYT_DTYPE_BFLOAT16 && std::max(query.dims().back(), value.dims().back()) <= kWidest && Tiles::available())
-    return add_forward_by_tiles(b, node, at, keeps_sums);
+  if (has_tiles_for(query, value)) return add_forward_by_tiles(b, node, at, keeps_sums);
   const Problem p(b, node, at, compute_dtype(query.dtype));
   const Tensor out = begin_result(b, node.results, p.q.dtype, query);
   const Tensor sums = keeps_sums ? begin_result(b, node.results + 1, p.q.dtype) : b.scratch(p.q.dtype, {0});
@@ -350,7 +353,7 @@ void add_forward(Builder& b, const lazyt_node_t& node, const Signature& at, bool
                     }
                   else
                     multiply(count, n, p.e, alpha, q, Problem::row(p.q), keys.from_column(frame, head / p.ratio, j0), x, kKeys, false);
-                  p.put_mask(frame, x, head, i0, count, j0, n);
+                  p.put_mask(frame, x, kKeys, head, i0, count, j0, n);
                   for (int64_t i = 0; i < count; ++i) {
                     const C shrinks = tile.online_softmax(x + i * kKeys, n, top + i, sum + i);
                     if (j0 && shrinks != C(1)) tile.scale(o + i * o_row, p.ev, shrinks);
@@ -378,8 +381,106 @@ void lower_flash(Builder& b, const lazyt_node_t& node) { add_forward(b, node, kF
 
 // ---- backward: P = exp(scores - lse), dV = P' dO, dP = dO V', dS = P (dP - rowsum(dO O)), dQ = dS K, dK = dS' Q
 
+// bf16 by the CPU's tiles: P and dS are rounded to bf16 before they are multiplied, sums are f32.
+void lower_backward_by_tiles(Builder& b, const lazyt_node_t& node) {
+  constexpr lazyt_dtype_t kBf16 = LAZYT_DTYPE_BFLOAT16;
+  const auto args = b.program.args(node);
+  const Problem p(b, node, kFlashBackward, kBf16);
+  const Tensor grad = as_operand(b, args[0], kBf16), out = as_operand(b, args[4], kBf16);
+  const Tensor sums = dense_as(b, tensor_at(b, args[5]), LAZYT_DTYPE_FLOAT32);
+  const Tensor gq = begin_result(b, node.results, kBf16, tensor_at(b, args[1])), gk = begin_result(b, node.results + 1, kBf16, tensor_at(b, args[2])),
+               gv = begin_result(b, node.results + 2, kBf16, tensor_at(b, args[3]));
+  const int64_t key_heads = p.head_count() / p.ratio;
+  const int64_t s = padded(p.s, Tiles::kDepth), e = padded(p.e, Tiles::kDepth), ev = padded(p.ev, Tiles::kDepth);
+  const Tensor k_pairs = b.scratch(LAZYT_DTYPE_INT32, {key_heads, e / 2, s}), v_pairs = b.scratch(LAZYT_DTYPE_INT32, {key_heads, ev / 2, s});
+  const Tensor k_rows = b.scratch(LAZYT_DTYPE_INT32, {key_heads, s / 2, e});
+  const Tensor dks = b.scratch(LAZYT_DTYPE_FLOAT32, {key_heads, s, e}), dvs = b.scratch(LAZYT_DTYPE_FLOAT32, {key_heads, s, ev});
+  b.add("attention_backward", {p.q.storage, p.k.storage, p.v.storage, p.mask.storage, grad.storage, out.storage, sums.storage},
+        {gq.storage, gk.storage, gv.storage, k_pairs.storage, v_pairs.storage, k_rows.storage, dks.storage, dvs.storage}, [=](const Frame& frame) {
+          const TileKernels<float>& tile = rows().tile<float>();
+          const RowKernels<BFloat16>& halves = rows().bf16;
+          const float alpha = static_cast<float>(p.factor(frame));
+          const int64_t q_row = Problem::row(p.q), k_row = Problem::row(p.k), g_row = Problem::row(grad), o_row = Problem::row(out);
+          parallel(frame, key_heads, p.head_count() * p.l * p.s * p.e, [&](int64_t begin, int64_t end) {
+            const Tiles cpu;
+            alignas(64) float x[kQueries * kKeys], d[kQueries * kKeys], turned[kKeys * kQueries], dq[kQueries * kWidest], wide_g[kWidest], wide_o[kWidest];
+            alignas(64) BFloat16 weights[kKeys * kQueries], queries[kQueries * kWidest], grads[kQueries * kWidest];
+            alignas(64) uint32_t q_pairs[kQueries / 2 * kWidest], g_pairs[kQueries / 2 * kWidest];
+            // Rows and columns past the ends are 0, so that they add nothing.
+            auto to_halves = [&](const float* from, int64_t row, int64_t columns) {
+              for (int64_t i = 0; i < row; ++i) halves.store(weights + i * columns, from + i * columns, columns);
+            };
+            for (int64_t kh = begin; kh < end; ++kh) {
+              const BFloat16 *k = frame.at<BFloat16>(p.k) + p.offset(p.k, kh * p.ratio, true), *v = frame.at<BFloat16>(p.v) + p.offset(p.v, kh * p.ratio, true);
+              uint32_t *ks = frame.at<uint32_t>(k_pairs) + kh * e / 2 * s, *vs = frame.at<uint32_t>(v_pairs) + kh * ev / 2 * s;
+              uint32_t* kr = frame.at<uint32_t>(k_rows) + kh * s / 2 * e;
+              pair_columns(ks, e / 2, s, k, k_row, p.s, p.e);
+              pair_columns(vs, ev / 2, s, v, Problem::row(p.v), p.s, p.ev);
+              pair_rows(kr, s / 2, e, k, k_row, p.s, p.e);
+              float *dk = frame.at<float>(dks) + kh * s * e, *dv = frame.at<float>(dvs) + kh * s * ev;
+              std::fill(dk, dk + s * e, 0.0f);
+              std::fill(dv, dv + s * ev, 0.0f);
+              for (int64_t head = kh * p.ratio; head < (kh + 1) * p.ratio; ++head) {
+                const float* lse = frame.at<float>(sums) + head * p.l;
+                for (int64_t i0 = 0; i0 < p.l; i0 += kQueries) {
+                  const int64_t count = std::min(kQueries, p.l - i0), seen = p.keys_of(i0 + count);
+                  const BFloat16* q = frame.at<BFloat16>(p.q) + p.offset(p.q, head, false) + i0 * q_row;
+                  const BFloat16 *g = frame.at<BFloat16>(grad) + p.offset(grad, head, false) + i0 * g_row, *o = frame.at<BFloat16>(out) + p.offset(out, head, false) + i0 * o_row;
+                  std::fill(queries, queries + kQueries * e, BFloat16(0));
+                  std::fill(grads, grads + kQueries * ev, BFloat16(0));
+                  float delta[kQueries];
+                  for (int64_t i = 0; i < count; ++i) {
+                    std::copy_n(q + i * q_row, p.e, queries + i * e);
+                    std::copy_n(g + i * g_row, p.ev, grads + i * ev);
+                    halves.load(wide_g, g + i * g_row, p.ev);
+                    halves.load(wide_o, o + i * o_row, p.ev);
+                    delta[i] = tile.dot(wide_g, wide_o, p.ev);
+                  }
+                  pair_rows(q_pairs, kQueries / 2, e, q, q_row, count, p.e);
+                  pair_rows(g_pairs, kQueries / 2, ev, g, g_row, count, p.ev);
+                  for (int64_t j0 = 0; j0 < seen; j0 += kKeys) {
+                    const int64_t n = std::min(kKeys, seen - j0), wide = padded(n, Tiles::kDepth);
+                    cpu.gemm(kQueries, wide, e, queries, e, ks + j0, s, x, wide, false);
+                    cpu.gemm(kQueries, wide, ev, grads, ev, vs + j0, s, d, wide, false);
+                    for (int64_t i = 0; i < count; ++i) tile.scale(x + i * wide, n, alpha);
+                    p.put_mask(frame, x, wide, head, i0, count, j0, n);
+                    for (int64_t i = 0; i < kQueries; ++i) {
+                      float *xi = x + i * wide, *di = d + i * wide;
+                      const bool is_seen = i < count && lse[i0 + i] != -std::numeric_limits<float>::infinity();
+                      if (is_seen) {
+                        tile.exp_minus(xi, n, lse[i0 + i]);
+                        tile.softmax_grad(di, xi, n, delta[i], alpha);
+                      }
+                      const int64_t from = is_seen ? n : 0;
+                      std::fill(xi + from, xi + wide, 0.0f);
+                      std::fill(di + from, di + wide, 0.0f);
+                    }
+                    transpose(turned, kQueries, x, wide, kQueries, wide);
+                    to_halves(turned, wide, kQueries);
+                    cpu.gemm(wide, ev, kQueries, weights, kQueries, g_pairs, ev, dv + j0 * ev, ev, true);
+                    to_halves(d, kQueries, wide);
+                    cpu.gemm(kQueries, e, wide, weights, wide, kr + j0 / 2 * e, e, dq, e, j0 > 0);
+                    transpose(turned, kQueries, d, wide, kQueries, wide);
+                    to_halves(turned, wide, kQueries);
+                    cpu.gemm(wide, e, kQueries, weights, kQueries, q_pairs, e, dk + j0 * e, e, true);
+                  }
+                  BFloat16* to = frame.at<BFloat16>(gq) + p.offset(gq, head, false) + i0 * Problem::row(gq);
+                  for (int64_t i = 0; i < count; ++i) halves.store(to + i * Problem::row(gq), dq + i * e, p.e);
+                }
+              }
+              BFloat16 *to_k = frame.at<BFloat16>(gk) + p.offset(gk, kh * p.ratio, true), *to_v = frame.at<BFloat16>(gv) + p.offset(gv, kh * p.ratio, true);
+              for (int64_t j = 0; j < p.s; ++j) {
+                halves.store(to_k + j * Problem::row(gk), dk + j * e, p.e);
+                halves.store(to_v + j * Problem::row(gv), dv + j * ev, p.ev);
+              }
+            }
+          });
+        });
+}
+
 void lower_flash_backward(Builder& b, const lazyt_node_t& node) {
   const auto args = b.program.args(node);
+  if (has_tiles_for(tensor_at(b, args[1]), tensor_at(b, args[3]))) return lower_backward_by_tiles(b, node);
   const lazyt_dtype_t dtype = compute_dtype(tensor_at(b, args[1]).dtype);
   const Problem p(b, node, kFlashBackward, dtype);
   const Tensor grad = as_operand(b, args[0], dtype), out = as_operand(b, args[4], dtype);
@@ -422,7 +523,7 @@ void lower_flash_backward(Builder& b, const lazyt_node_t& node) {
                     for (int64_t j0 = 0; j0 < seen; j0 += kKeys) {
                       const int64_t n = std::min(kKeys, seen - j0);
                       multiply(count, n, p.e, alpha, q, Problem::row(p.q), keys.from_column(frame, kh, j0), x, kKeys, false);
-                      p.put_mask(frame, x, head, i0, count, j0, n);
+                      p.put_mask(frame, x, kKeys, head, i0, count, j0, n);
                       for (int64_t i = 0; i < count; ++i) {
                         // A row whose keys are all masked has no weights.
                         if (lse[i0 + i] == -std::numeric_limits<C>::infinity())

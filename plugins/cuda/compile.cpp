@@ -12,6 +12,7 @@
 #include "kernels/transpose.h"
 #include "lazyt/toolkit/groups.hpp"
 #include "lazyt/toolkit/indexing.hpp"
+#include "lazyt/toolkit/moves.hpp"
 #include "ops.h"
 
 namespace lazyt::cuda {
@@ -113,6 +114,7 @@ toolkit::Role Builder::role_of(const lazyt_node_t& node) {
 }
 void Builder::lower_node(const lazyt_node_t& node) {
   if (Epilogue* e = epilogues_.around(node)) return lower_part(node, *e);
+  if (const auto place = cats_.find(current_node()); place != cats_.end()) return lower_cat(node, place->second);
   if (Epilogue* e = epilogue(); e && e->kind == Epilogue::Kind::kLookup)
     return node.op == LAZYT_OP_EMBEDDING ? defer(node, *e) : lower_rows(node, *e);
   operators().find(program, node)->lower(*this, node);
@@ -139,6 +141,57 @@ void Builder::add_sum(const Epilogue& e) {
 void Builder::add_chain(const Epilogue& e) {
   lower_group({toolkit::Role::kPointwise, e.chain, dims(program.nodes()[e.chain[0]].results)});
 }
+Tensor Builder::make_part(uint32_t v, const Dims& strides) {
+  const Epilogue* const e = epilogue();
+  const auto make_alone = [&] { return make(v, result_strides(v, strides)); };
+  if (!e || !e->cats.contains(v)) return make_alone();
+  const Epilogue::Part& part = e->cats.at(v);
+  // Each element of the result is one of what the concatenation reads: where a step along each dim leads.
+  const Dims own = dims(v);
+  std::optional<Layout> shown = Layout{0, own, strides};
+  for (uint32_t view : part.views)
+    if (shown) shown = toolkit::view_of(program, program.nodes()[view], 0, *shown);
+  if (!shown || shown->offset != 0 || shown->count() != toolkit::count_of(own)) return make_alone();
+  const lazyt_node_t& cat = program.nodes()[part.cat];
+  const auto args = program.args(cat);
+  const auto dim = static_cast<size_t>(int_of(args[1]));
+  const Tensor whole = cats_.contains(part.cat) ? cats_.at(part.cat) : make(cat.results);
+  int64_t at = 0;
+  for (size_t k = 0; k < part.element; ++k) at += dims(value_of(program.elements(args[0])[k]))[dim];
+  const auto order = toolkit::memory_order(shown->dims, shown->strides);
+  Layout placed{whole.layout.offset + at * whole.strides()[dim], own, Dims(own.size(), 0)};
+  Dims reach(shown->rank(), 0);
+  for (size_t d = 0; d < own.size(); ++d) {
+    if (own[d] == 1) continue;
+    int64_t rest = strides[d];
+    for (size_t k : order) {
+      if (shown->dims[k] == 1) continue;
+      const int64_t steps = shown->strides[k] > 0 ? rest / shown->strides[k] : 0;
+      rest -= steps * shown->strides[k];
+      placed.strides[d] += steps * whole.strides()[k];
+      reach[k] += (own[d] - 1) * steps;
+    }
+    if (rest != 0) return make_alone();
+  }
+  for (size_t k = 0; k < reach.size(); ++k)
+    if (reach[k] != shown->dims[k] - 1) return make_alone();
+  cats_.emplace(part.cat, whole);
+  set(v, {whole.storage, whole.dtype, placed});
+  return tensor(v);
+}
+void Builder::lower_cat(const lazyt_node_t& node, const Tensor& place) {
+  const auto args = program.args(node);
+  const auto dim = static_cast<size_t>(int_of(args[1]));
+  int64_t at = 0;
+  write_beside([&] {
+    for (const lazyt_arg_t& element : program.elements(args[0])) {
+      const Tensor& part = tensor(value_of(element));
+      if (part.layout.rank() != place.layout.rank()) continue;  // PyTorch's empty tensors of one dim
+      if (part.count() && part.storage != place.storage) copy(part, toolkit::moves::window(place, dim, at, part.dims()[dim]));
+      at += part.dims()[dim];
+    }
+  });
+}
 void Builder::defer(const lazyt_node_t& node, const Epilogue& e) {
   const auto args = program.args(node);
   const Tensor weight = tensor(value_of(args[0]));
@@ -157,7 +210,8 @@ void Builder::defer(const lazyt_node_t& node, const Epilogue& e) {
   } else {
     const lazyt_node_t& range = program.nodes()[e.range];
     const auto numbers = program.args(range);
-    if (range.op != LAZYT_OP_ARANGE) lookup.first = int_of(numbers[0]);
+    lookup.first = {true, true, 0, 0, 0, LAZYT_DTYPE_INT64};
+    if (range.op != LAZYT_OP_ARANGE) lookup.first = number_of(numbers[0]);
     if (range.op == LAZYT_OP_ARANGE_START_STEP) lookup.step = int_of(numbers[2]);
     lookup.along.assign(all.size(), 0);
     for (size_t d = 0; d < rows.size(); ++d) lookup.along[d] = rows[d] != 1;

@@ -81,7 +81,8 @@ struct Lookup {
   Tensor from;
   std::optional<Tensor> at;
   Dims along;
-  int64_t first = 0, step = 1;
+  Number first;
+  int64_t step = 1;
   int64_t size = 0, stride = 0;  // of the rows
   std::array<Word, 2> fault;
 };
@@ -191,6 +192,9 @@ class Builder final : public toolkit::Builder {
                            const Dims& like);
   // The registers of the nodes' operands that only kernels of their readers look up.
   void give_operands(FusedKernel& kernel, const std::vector<uint32_t>& nodes, std::vector<toolkit::Reg>& registers) const;
+  // A place for result v of the node being lowered for a kernel that writes as `strides` say, or with any others: in a
+  // later concatenation, if that alone reads it.
+  Tensor make_part(uint32_t v, const Dims& strides);
   lazyt_compile_flags_t flags() const { return exe_.flags; }
   // Whether the storage is memory that the plugin places, not a buffer of the host.
   bool is_own(StorageId s) const {
@@ -248,6 +252,8 @@ class Builder final : public toolkit::Builder {
   template <class Make>
   void emit_nodes(Epilogue& epilogue, FusedKernel& kernel, toolkit::Reg first, const Tensor& result,
                   Make&& make);
+  // Where some elements lie in the place that make_part gave away.
+  void lower_cat(const lazyt_node_t& node, const Tensor& place);
   // An embedding that its reader looks up, and one's gradient by a range.
   void defer(const lazyt_node_t& node, const Epilogue& epilogue);
   void lower_rows(const lazyt_node_t& node, const Epilogue& epilogue);
@@ -257,6 +263,7 @@ class Builder final : public toolkit::Builder {
   Executable& exe_;
   Epilogues epilogues_;
   std::map<uint32_t, Lookup> lookups_;  // by value
+  std::map<uint32_t, Tensor> cats_;     // by node: concatenations whose place was given away
 };
 
 extern const lazyt_plugin_executable_t kExecutableTable;

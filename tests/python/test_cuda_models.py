@@ -16,7 +16,7 @@ ROWS = "tutorial;GPT 4;MLP;64x64, SGD"  # of bench/models.py, whose name contain
 MOST_KERNELS = {
     "tutorial CNN, Adadelta": 22,
     "ResNet-18 64x64, SGD momentum": 131,
-    "GPT 4 x 256, AdamW": 85,
+    "GPT 4 x 256, AdamW": 81,
     "GPT 4 x 256, inference": 31,
     "GPT 4 x 256, inference in bf16": 33,
     "GPT 4 x 256, 64 tokens in turn": 38,

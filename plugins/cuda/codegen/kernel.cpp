@@ -306,7 +306,7 @@ class KernelText {
     const Lookup& l = k_.lookups_[i].lookup;
     const std::string n = std::to_string(i), at = place(strides_of_lookup(i, true));
     const std::string named = l.at ? "((const long long*)" + word(Word::address(*l.at)) + ")[" + at + "]"
-                                   : std::to_string(l.first) + "ll + " + std::to_string(l.step) + "ll * (" + at + ")";
+                                   : "(long long)" + word(Word::i64(l.first)) + " + " + std::to_string(l.step) + "ll * (" + at + ")";
     std::string out = "const long long row" + n + " = " + named + ";\nconst bool found" + n + " = row" + n + " >= 0 && row" + n + " < " +
                       std::to_string(l.size) + "ll;\n";
     const std::string faults = word(l.fault[0]), site = word(l.fault[1]);

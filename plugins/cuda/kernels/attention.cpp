@@ -6,6 +6,7 @@
 
 #include "../codegen/kernel.h"
 #include "attention.h"
+#include "dnn.h"
 
 namespace lazyt::cuda {
 namespace {
@@ -366,13 +367,13 @@ std::string text_of(std::initializer_list<std::string_view> parts) {
 }
 
 // A result whose dims lie in the order in which those of `like` do: heads that are a part of a token stay one.
-Tensor make_like(Builder& b, uint32_t v, const Tensor& like) {
+Tensor make_like(Builder& b, uint32_t v, const Tensor& like, bool is_part = false) {
   const Dims dims = b.dims(v);
   Dims strides(dims.size());
   int64_t step = 1;
   const auto order = toolkit::memory_order(dims, like.strides());
   for (size_t k = order.size(); k-- > 0; step *= dims[order[k]]) strides[order[k]] = step;
-  return b.make(v, b.result_strides(v, strides));
+  return is_part ? b.make_part(v, strides) : b.make(v, b.result_strides(v, strides));
 }
 
 // ---- forward
@@ -407,7 +408,10 @@ void lower_flash_backward(Builder& b, const lazyt_node_t& node) {
   Tensor grad = tensor_at(b, args[0]);
   if (grad.dtype != p.q.dtype) grad = dense_as(b, grad, p.q.dtype);
   const Tensor out = tensor_at(b, args[4]), sums = dense_as(b, tensor_at(b, args[5]), compute);
-  const Tensor gq = make_like(b, node.results, p.q), gk = make_like(b, node.results + 1, p.k), gv = make_like(b, node.results + 2, p.v);
+  // cuDNN is asked for what it is known to have: gradients without gaps.
+  const bool is_own = !p.for_library() || !has_dnn() || p.q.dtype == LAZYT_DTYPE_FLOAT32 || p.q.dtype == LAZYT_DTYPE_FLOAT64;
+  const Tensor gq = make_like(b, node.results, p.q, is_own), gk = make_like(b, node.results + 1, p.k, is_own),
+               gv = make_like(b, node.results + 2, p.v, is_own);
   if (const auto known = p.for_library(); known && add_library_attention(b, *known, AttentionGradients{grad, out, sums, gq, gk, gv})) return;
   const Tensor delta = b.scratch(compute, Dims(p.q.dims().begin(), p.q.dims().end() - 1));
   Defines defines = p.defines();

@@ -48,6 +48,8 @@ class Finder {
       if (node(i).op == LAZYT_OP_EMBEDDING_DENSE_BACKWARD) look_at_lookup_gradient(i);
     }
     find_unread_ranges();
+    for (uint32_t i = 0; i < program_.nodes().size(); ++i)
+      if (node(i).op == LAZYT_OP_CAT) look_at_cat(i);
     return std::move(found_);
   }
 
@@ -413,12 +415,18 @@ class Finder {
     if (path.empty() || args[2].kind != LAZYT_ARG_INT || args[3].kind != LAZYT_ARG_INT || value(grad).dtype != value(v).dtype || count(v) == 0)
       return;
     const lazyt_node_t& range = node(path.front());
+    if (range.op != LAZYT_OP_ARANGE && program_.args(range)[0].kind != LAZYT_ARG_INT) return;
     const int64_t first = range.op == LAZYT_OP_ARANGE ? 0 : toolkit::Builder::int_of(program_.args(range)[0]);
     const int64_t end = first + count(range.results), padding = toolkit::Builder::int_of(args[3]);
     if (range.op == LAZYT_OP_ARANGE_START_STEP || first < 0 || end > program_.dims(value(v))[0] || (padding >= first && padding < end)) return;
     Epilogue e;
     e.product = i, e.kind = Kind::kLookup, e.range = path.front();
     found_.emplace(i, e);
+  }
+  bool is_host_integer(const lazyt_arg_t& arg) const {
+    if (arg.kind != LAZYT_ARG_VALUE) return false;
+    const lazyt_value_t& scalar = value(static_cast<uint32_t>(arg.payload));
+    return (scalar.flags & LAZYT_VALUE_HOST_SCALAR) && scalar.dtype == LAZYT_DTYPE_INT64;
   }
   // The nodes that make v, in their order, if it is numbers in a row along one dim; none if it is not.
   std::vector<uint32_t> find_range(uint32_t v) const {
@@ -434,8 +442,10 @@ class Finder {
       }
       const lazyt_op_t op = node(nodes.front()).op;
       const size_t numbers = op == LAZYT_OP_ARANGE ? 1 : op == LAZYT_OP_ARANGE_START ? 2 : op == LAZYT_OP_ARANGE_START_STEP ? 3 : 0;
+      // The first may be one of the run's; how many there are is known.
       for (size_t k = 0; k < numbers; ++k)
-        if (program_.args(node(nodes.front()))[k].kind != LAZYT_ARG_INT) return {};
+        if (const auto& number = program_.args(node(nodes.front()))[k]; number.kind != LAZYT_ARG_INT && (k == 2 || !is_host_integer(number)))
+          return {};
       return numbers ? nodes : std::vector<uint32_t>();
     }
     return {};
@@ -456,6 +466,26 @@ class Finder {
       if (!is_unread) continue;
       e.before = path;
       parts_.insert(parts_.end(), path.begin(), path.end());
+    }
+  }
+
+  void look_at_cat(uint32_t i) {
+    size_t element = 0;
+    for (const lazyt_arg_t& arg : program_.elements(program_.args(node(i))[0])) {
+      Epilogue::Part part{i, element++, {}};
+      auto v = static_cast<uint32_t>(arg.payload);
+      if (value(v).dtype != value(node(i).results).dtype || value(v).rank != value(node(i).results).rank) continue;
+      while (users_[v].size() == 1 && !is_output_[v] && maker_[v] != LAZYT_NONE && is_view(maker_[v]) && node(maker_[v]).result_count == 1) {
+        part.views.insert(part.views.begin(), maker_[v]);
+        v = argument(program_, node(maker_[v]), 0);
+      }
+      const uint32_t made = maker_[v];
+      if (users_[v].size() != 1 || is_output_[v] || made == LAZYT_NONE ||
+          node(made).op != LAZYT_OP_SCALED_DOT_PRODUCT_FLASH_ATTENTION_FOR_CPU_BACKWARD || count(v) == 0)
+        continue;
+      Epilogue& e = found_[made];
+      e.product = made, e.kind = Kind::kParts;
+      e.cats.emplace(v, std::move(part));
     }
   }
 

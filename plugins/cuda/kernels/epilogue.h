@@ -19,6 +19,8 @@
 // An embedding with one reader, a pointwise node, is looked up by its reader's kernel (kLookup), by its number
 // where the indices are a range. Its gradient by a range is rows of another tensor, which needs no sorting.
 //
+// Attention's gradients that a concatenation alone reads are written where it has them (kParts).
+//
 // Such nodes are lowered with their product, or by themselves where the library does not take them.
 #pragma once
 
@@ -46,7 +48,8 @@ struct Epilogue {
     kChain,
     kNorm,
     kLoss,
-    kLookup
+    kLookup,
+    kParts
   } kind = Kind::kNone;
   uint32_t product = LAZYT_NONE, activation = LAZYT_NONE, sum = LAZYT_NONE;  // nodes
   // kRelu: a gradient wants to know where it was above 0. kGelu: others read the product, too. kLoss: others
@@ -71,6 +74,13 @@ struct Epilogue {
       {};  // of kNorm: other norms whose results the chain alone reads, and computes
   std::vector<uint32_t> beside =
       {};  // of kNorm: later backward nodes with the same gradient, which run with it
+  // Of kParts: which element of which concatenation a result is, shown by these views, in their order.
+  struct Part {
+    uint32_t cat = LAZYT_NONE;
+    size_t element = 0;
+    std::vector<uint32_t> views;
+  };
+  std::map<uint32_t, Part> cats = {};
   bool is_joined = false;  // such a norm, of either list: it leaves its elements to the other's kernel
 
   // ---- while the program is lowered

@@ -344,6 +344,7 @@ std::vector<Beside> choices(Builder& b, const Epilogue& e, const Product& p) {
     case Kind::kNorm:
     case Kind::kLoss:
     case Kind::kLookup:
+    case Kind::kParts:
     case Kind::kNone:
       break;
   }

@@ -121,14 +121,20 @@ class TensorImpl final : public Pooled<c10::TensorImpl, &ThreadState::tensor_imp
  public:
   using Pooled::Pooled;
   // Of a new tensor, as set_sizes_and_strides: without its checks, and without finding out what a new one is until told otherwise.
-  // REQUIRES: row-major, no stride below 0, of a rank without a channels-last format.
-  void set_row_major(c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t numel) {
+  // False, and nothing is done, unless it is row-major, has elements, no stride below 0 and a rank without a channels-last format.
+  bool set_row_major(c10::IntArrayRef sizes, c10::IntArrayRef strides) {
+    int64_t numel = 1;
+    if (sizes.size() == 4 || sizes.size() == 5) return false;
+    for (size_t i = sizes.size(); i-- > 0; numel *= sizes[i])
+      if (sizes[i] == 1 ? strides[i] < 0 : strides[i] != numel) return false;
+    if (numel == 0) return false;
     sizes_and_strides_.resize(sizes.size());
     for (size_t i = 0; i < sizes.size(); i++) {
       sizes_and_strides_.size_at_unchecked(i) = sizes[i];
       sizes_and_strides_.stride_at_unchecked(i) = strides[i];
     }
     numel_ = numel;
+    return true;
   }
 };
 
@@ -267,13 +273,11 @@ at::Tensor make_tensor(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::Sca
 at::Tensor make_result(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype, uint32_t device,
                        trace::Storage** out_state) {
   const caffe2::TypeMeta type = c10::scalarTypeToTypeMeta(dtype);
-  int64_t last = 0, dense = 1;
-  bool empty = false, row_major = sizes.size() != 4 && sizes.size() != 5;
-  for (size_t i = sizes.size(); i-- > 0;) {
+  int64_t last = 0;
+  bool empty = false;
+  for (size_t i = 0; i < sizes.size(); i++) {
     empty |= sizes[i] == 0;
     last += (sizes[i] - 1) * strides[i];
-    row_major = row_major && (sizes[i] == 1 ? strides[i] >= 0 : strides[i] == dense);
-    dense *= sizes[i];
   }
   const size_t bytes = empty ? 0 : static_cast<size_t>(last + 1) * type.itemsize();
   c10::DataPtr data = new_data(bytes, device);
@@ -281,8 +285,14 @@ at::Tensor make_result(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::Sca
   c10::intrusive_ptr<c10::StorageImpl> storage = c10::make_intrusive<StorageImpl>(
       c10::StorageImpl::use_byte_size_t(), bytes, std::move(data), allocator(), /*resizable=*/true);
   auto impl = c10::make_intrusive<TensorImpl>(std::move(storage), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), type);
-  if (C10_LIKELY(row_major && !empty)) impl->set_row_major(sizes, strides, dense);
-  else if (sizes.size() != 1 || sizes[0] != 0) impl->set_sizes_and_strides(sizes, strides);
+  if (C10_UNLIKELY(!impl->set_row_major(sizes, strides)) && (sizes.size() != 1 || sizes[0] != 0)) impl->set_sizes_and_strides(sizes, strides);
+  return at::Tensor(std::move(impl));
+}
+
+at::Tensor make_view(const at::Tensor& self, c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t offset) {
+  auto impl = c10::make_intrusive<TensorImpl>(c10::TensorImpl::VIEW, c10::Storage(self.storage()), self.key_set(), self.dtype());
+  impl->set_storage_offset(offset);
+  if (!impl->set_row_major(sizes, strides)) impl->set_sizes_and_strides(sizes, strides);
   return at::Tensor(std::move(impl));
 }
 

@@ -41,6 +41,8 @@ at::Tensor make_tensor(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::Sca
 at::Tensor make_result(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype, uint32_t device,
                        trace::Storage** out_state);
 void count_created(uint32_t tensors);
+// A view of self's storage. offset: in elements.
+at::Tensor make_view(const at::Tensor& self, c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t offset);
 
 inline trace::Session& session_of(const trace::Storage& s) { return trace::Session::get(s.device); }
 

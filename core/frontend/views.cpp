@@ -109,15 +109,6 @@ at::Tensor& set_nothing(at::Tensor& self) {
 
 // The views that programs make most, without the way through as_strided that PyTorch's composite kernels
 // take. What they refuse goes to the composite kernel, which says why.
-at::Tensor view_over(const at::Tensor& self, at::IntArrayRef sizes, at::IntArrayRef strides, int64_t offset) {
-  auto view = at::detail::make_tensor<c10::TensorImpl>(c10::TensorImpl::VIEW, c10::Storage(self.storage()),
-                                                       self.key_set(), self.dtype());
-  c10::TensorImpl* impl = view.unsafeGetTensorImpl();
-  impl->set_storage_offset(offset);
-  impl->set_sizes_and_strides(sizes, strides);
-  return view;
-}
-
 bool wrap(int64_t& dim, int64_t rank) {
   if (dim < 0) dim += rank;
   return dim >= 0 && dim < rank;
@@ -134,7 +125,7 @@ at::Tensor slice(const at::Tensor& self, int64_t dim, std::optional<int64_t> sta
   const int64_t offset = self.storage_offset() + from * strides[dim];
   sizes[dim] = (to - from) / step + ((to - from) % step != 0);
   strides[dim] *= step;
-  return view_over(self, sizes, strides, offset);
+  return make_view(self, sizes, strides, offset);
 }
 
 at::Tensor select(const at::Tensor& self, int64_t dim, int64_t index) {
@@ -145,7 +136,7 @@ at::Tensor select(const at::Tensor& self, int64_t dim, int64_t index) {
   const int64_t offset = self.storage_offset() + (index < 0 ? index + sizes[dim] : index) * strides[dim];
   sizes.erase(sizes.begin() + dim);
   strides.erase(strides.begin() + dim);
-  return view_over(self, sizes, strides, offset);
+  return make_view(self, sizes, strides, offset);
 }
 
 at::Tensor transpose_int(const at::Tensor& self, int64_t a, int64_t b) {
@@ -154,13 +145,13 @@ at::Tensor transpose_int(const at::Tensor& self, int64_t a, int64_t b) {
   at::DimVector sizes(self.sizes()), strides(self.strides());
   std::swap(sizes[x], sizes[y]);
   std::swap(strides[x], strides[y]);
-  return view_over(self, sizes, strides, self.storage_offset());
+  return make_view(self, sizes, strides, self.storage_offset());
 }
 
 at::Tensor t(const at::Tensor& self) {
   if (self.dim() > 2) return at::native::t(self);
   return self.dim() == 2 ? transpose_int(self, 0, 1)
-                         : view_over(self, self.sizes(), self.strides(), self.storage_offset());
+                         : make_view(self, self.sizes(), self.strides(), self.storage_offset());
 }
 
 at::Tensor permute(const at::Tensor& self, at::IntArrayRef dims) {
@@ -174,7 +165,7 @@ at::Tensor permute(const at::Tensor& self, at::IntArrayRef dims) {
     seen |= uint64_t{1} << d;
     sizes[i] = self.size(d), strides[i] = self.stride(d);
   }
-  return view_over(self, sizes, strides, self.storage_offset());
+  return make_view(self, sizes, strides, self.storage_offset());
 }
 
 at::Tensor unsqueeze(const at::Tensor& self, int64_t dim) {
@@ -184,11 +175,11 @@ at::Tensor unsqueeze(const at::Tensor& self, int64_t dim) {
   const int64_t stride = dim < self.dim() ? sizes[dim] * strides[dim] : 1;
   sizes.insert(sizes.begin() + dim, 1);
   strides.insert(strides.begin() + dim, stride);
-  return view_over(self, sizes, strides, self.storage_offset());
+  return make_view(self, sizes, strides, self.storage_offset());
 }
 
 at::Tensor alias(const at::Tensor& self) {
-  return view_over(self, self.sizes(), self.strides(), self.storage_offset());
+  return make_view(self, self.sizes(), self.strides(), self.storage_offset());
 }
 
 // Whether `x.data = y` and Module.to may put y's storage into x: on the device and to or from the CPU, as

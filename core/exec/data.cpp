@@ -4,6 +4,7 @@
 
 #include <atomic>
 
+#include "base/free_list.h"
 #include "exec/in_flight.h"
 
 namespace lazyt::exec {
@@ -13,7 +14,11 @@ uint64_t next_stable_id() {
   static std::atomic<uint64_t> next{1};  // 0 means "no key" (EXE-7)
   return next.fetch_add(1, std::memory_order_relaxed);
 }
+constinit base::FreeList<sizeof(Data)> data_memory;
 }  // namespace
+
+void* Data::operator new(size_t) { return data_memory.take(); }
+void Data::operator delete(void* p) noexcept { data_memory.give_back(p); }
 
 Data::Data(base::Meta meta, uint64_t size_bytes)
     : Data(std::make_shared<const base::Meta>(std::move(meta)), size_bytes) {}
@@ -38,7 +43,7 @@ void Data::fulfil(Filling filling) {
     filling_ = std::move(filling);
     filled_ = true;
   }
-  filled_cv_.notify_all();
+  filled_.notify_all();
 }
 
 base::Status Data::move_to(const base::Ref<loader::Device>& device) {
@@ -66,11 +71,11 @@ void Data::poison(base::Status error, base::Ref<Failure> failure, const base::Re
     poisoned_ = std::move(poisoned);
     filled_ = true;
   }
-  filled_cv_.notify_all();
+  filled_.notify_all();
 }
 
 // The lock under which to look at what is filled.
-std::unique_lock<std::mutex> Data::look() const {
+std::unique_lock<base::SpinLock> Data::look() const {
   std::unique_lock lock(mutex_);
   if (poisoned_ && poisoned_->before && poisoned_->failure && poisoned_->failure->told) {
     share(poisoned_->before);
@@ -97,15 +102,15 @@ void Data::alias(const base::Ref<Data>& source, base::Ref<loader::Buffer> buffer
     if (buffer) filling_ = {std::move(buffer), nullptr, false, nullptr};
     filled_ = true;
   }
-  filled_cv_.notify_all();
+  filled_.notify_all();
 }
 
 base::Status Data::wait() const {
   base::Ref<loader::Event> event;
   std::shared_ptr<const base::Note> origin;
   {
-    auto lock = look();
-    filled_cv_.wait(lock, [this] { return filled_; });
+    filled_.wait(false, std::memory_order_acquire);
+    const auto lock = look();
     if (!error_.ok()) return error_;
     event = filling_.event;
     origin = filling_.origin;
@@ -126,14 +131,11 @@ base::Status Data::wait() const {
   return {};
 }
 
-bool Data::filled() const {
-  std::lock_guard lock(mutex_);
-  return filled_;
-}
+bool Data::filled() const { return filled_.load(std::memory_order_acquire); }
 
 Data::State Data::state() const {
   const auto lock = look();
-  return {filled_, filling_.opaque, static_cast<bool>(alias_of_), error_, filling_.buffer, filling_.event};
+  return {filled_ != 0, filling_.opaque, static_cast<bool>(alias_of_), error_, filling_.buffer, filling_.event};
 }
 
 base::Ref<loader::Buffer> Data::buffer() const {

@@ -7,13 +7,13 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <vector>
 
 #include "base/ref.h"
 #include "base/shape.h"
+#include "base/spin_lock.h"
 #include "base/status.h"
 #include "loader/handles.h"
 
@@ -25,8 +25,10 @@ struct Failure : base::RefCounted {
   std::atomic<bool> told{false};
 };
 
-class Data : public base::RefCounted {
+class Data final : public base::RefCounted {
  public:
+  static void* operator new(size_t size);
+  static void operator delete(void* p) noexcept;
   // meta: how the bytes lie (the natural geometry of the storage), never an offset.
   Data(base::Meta meta, uint64_t size_bytes);
   Data(std::shared_ptr<const base::Meta> meta, uint64_t size_bytes);
@@ -93,9 +95,8 @@ class Data : public base::RefCounted {
   }
 
  private:
-  mutable std::mutex mutex_;
-  mutable std::condition_variable filled_cv_;
-  bool filled_ = false;
+  mutable base::SpinLock mutex_;
+  std::atomic<uint32_t> filled_{false};  // waited for; written under the lock
   // wait() is const but forgets event and origin once the work has succeeded: events are a plugin's
   // resource, and a parameter may live for the whole process.
   mutable Filling filling_;
@@ -106,7 +107,7 @@ class Data : public base::RefCounted {
     base::Ref<Data> before;  // never itself poisoned
   };
   mutable std::unique_ptr<Poisoned> poisoned_;
-  std::unique_lock<std::mutex> look() const;
+  std::unique_lock<base::SpinLock> look() const;
   void share(const base::Ref<Data>& source) const;
   std::vector<base::Ref<loader::Event>> readers_;
 };

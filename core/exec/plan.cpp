@@ -33,6 +33,35 @@ struct Slot {
   uint32_t last_use = kNever;
 };
 
+// When an input is used last.
+struct LastUse {
+  uint32_t step = kNever;  // or kAtEnd
+  uint32_t count = 0;      // how often, in that step
+};
+
+// What a launch keeps of its ends while it runs: used again by the executor's next, as allocating it costs more than filling it.
+struct Scratch {
+  std::vector<LastUse> last_uses;        // of the inputs
+  std::vector<Data::State> states;       // of the inputs that are read
+  std::vector<std::vector<Slot>> slots;  // by step and output
+  struct {
+    std::vector<Ref<Buffer>> outputs;
+    std::vector<uint8_t> donated;
+    std::vector<loader::ExecuteInput> args;
+    std::vector<Ref<Event>> waits;
+    std::vector<const Buffer*> raw;
+  } step;  // the current one
+
+  void clear() {
+    last_uses.clear(), states.clear(), clear_step();
+    for (auto& of_step : slots) of_step.clear();
+  }
+  void clear_step() {
+    step.outputs.clear(), step.donated.clear(), step.args.clear(), step.waits.clear(), step.raw.clear();
+  }
+};
+thread_local Scratch scratch_of_thread;
+
 // Results that programs print and branch on are read without a call of the plugin.
 constexpr uint64_t kExposed = 4096;
 
@@ -73,6 +102,8 @@ class Launch {
  public:
   Launch(const Plan& plan, std::vector<Binding>& inputs, std::span<const Ref<Data>> outputs, uint64_t number)
       : plan_(plan), inputs_(inputs), outputs_(outputs), number_(number) {}
+  Launch(const Launch&) = delete;
+  ~Launch() { scratch_.clear(); }
 
   Status run() {
     LAZYT_RETURN_IF_ERROR(check());
@@ -80,6 +111,7 @@ class Launch {
     LAZYT_RETURN_IF_ERROR(check_inputs());
     for (uint32_t s = 0; s < plan_.steps.size(); s++) {
       Status status = plan_.steps[s].executable ? run_device(s) : run_host(s);
+      scratch_.clear_step();
       if (!status.ok()) return status.with_note(label(), describe_step(plan_, s));
       release_after(s);
     }
@@ -118,11 +150,15 @@ class Launch {
   }
 
   void find_last_uses() {
-    input_last_use_.assign(inputs_.size(), kNever);
-    slots_.resize(plan_.steps.size());
+    last_uses_.resize(inputs_.size());
+    if (slots_.size() < plan_.steps.size()) slots_.resize(plan_.steps.size());
     auto use = [this](const Source& source, uint32_t step) {
-      (source.step == Source::kProgram ? input_last_use_[source.index]
-                                       : slots_[source.step][source.index].last_use) = step;
+      if (source.step != Source::kProgram) {
+        slots_[source.step][source.index].last_use = step;
+        return;
+      }
+      LastUse& last = last_uses_[source.index];
+      last = {step, last.step == step ? last.count + 1 : 1};
     };
     for (uint32_t s = 0; s < plan_.steps.size(); s++) {
       slots_[s].resize(plan_.steps[s].graph.outputs.size());
@@ -137,7 +173,7 @@ class Launch {
     states_.resize(inputs_.size());
     for (size_t i = 0; i < inputs_.size(); i++) {
       Ref<Data>& data = inputs_[i].data;
-      if (!data || input_last_use_[i] == kNever) continue;
+      if (!data || last_uses_[i].step == kNever) continue;
       Data::State& state = states_[i];
       state = data->state();
       Status status = state.error;
@@ -170,7 +206,7 @@ class Launch {
   static bool passed_on(const Status& status) { return !status.notes().empty() && status.notes().back().detail.ends_with(kHasThisError); }
 
   std::string describe_reader(size_t input) const {
-    const uint32_t step = input_last_use_[input];
+    const uint32_t step = last_uses_[input].step;
     return step < plan_.steps.size() ? describe_step(plan_, step) : "an output";
   }
 
@@ -196,14 +232,10 @@ class Launch {
   }
 
   bool may_donate(uint32_t s, const Source& source) const {
-    if (source.step != Source::kProgram || input_last_use_[source.index] != s) return false;
-    const Binding& binding = inputs_[source.index];
-    if (!binding.data || !binding.data->may_donate(states_[source.index])) return false;
     // Two inputs of the step may be one input of the program: then one of them must keep its bytes.
-    const auto& all = plan_.steps[s].inputs;
-    return std::count_if(all.begin(), all.end(), [&](const Source& other) {
-             return other.step == source.step && other.index == source.index;
-           }) == 1;
+    if (source.step != Source::kProgram || last_uses_[source.index].step != s || last_uses_[source.index].count != 1) return false;
+    const Binding& binding = inputs_[source.index];
+    return binding.data && binding.data->may_donate(states_[source.index]);
   }
 
   Status alloc(uint32_t s, size_t output, uint64_t size, uint64_t alignment, uint32_t space,
@@ -229,8 +261,10 @@ class Launch {
     const Step& step = plan_.steps[s];
     const size_t output_count = step.graph.outputs.size();
 
-    std::vector<Ref<Buffer>> outputs(output_count);
-    std::vector<bool> donated(step.inputs.size(), false);
+    std::vector<Ref<Buffer>>& outputs = scratch_.step.outputs;
+    std::vector<uint8_t>& donated = scratch_.step.donated;
+    outputs.resize(output_count);
+    donated.resize(step.inputs.size());
     for (size_t o = 0; o < output_count; o++) {
       const lazyt_output_meta_t& meta = step.executable->output_metas()[o];
       const uint32_t donor = step.graph.outputs[o].donor;
@@ -246,17 +280,17 @@ class Launch {
       LAZYT_RETURN_IF_ERROR(alloc(s, o, meta.size_bytes, meta.alignment, meta.memory_space, &outputs[o]));
     }
 
-    std::vector<loader::ExecuteInput> args(step.inputs.size());
-    std::vector<Ref<Buffer>> buffers(step.inputs.size());
-    std::vector<Ref<Event>> waits;
+    std::vector<loader::ExecuteInput>& args = scratch_.step.args;
+    std::vector<Ref<Event>>& waits = scratch_.step.waits;
+    args.resize(step.inputs.size());
     for (size_t i = 0; i < step.inputs.size(); i++) {
       const Source& source = step.inputs[i];
       Ref<Event> event;
       if (source.step != Source::kProgram) {
-        buffers[i] = slots_[source.step][source.index].buffer;
+        args[i].buffer = slots_[source.step][source.index].buffer.get();
         event = slots_[source.step][source.index].event;
       } else if (const Binding& binding = inputs_[source.index]; binding.data) {
-        buffers[i] = states_[source.index].buffer;
+        args[i].buffer = states_[source.index].buffer.get();
         event = states_[source.index].event;
         args[i].stable_id = binding.data->stable_id;
         args[i].content_version = 1;
@@ -266,7 +300,6 @@ class Launch {
       } else {
         args[i].scalar = binding.scalar;
       }
-      args[i].buffer = buffers[i].get();
       if (event) waits.push_back(std::move(event));
     }
     // Outputs of one step share its event.
@@ -274,7 +307,8 @@ class Launch {
     std::ranges::sort(waits, {}, address);
     waits.erase(std::unique(waits.begin(), waits.end()), waits.end());
 
-    std::vector<const Buffer*> raw(output_count);
+    std::vector<const Buffer*>& raw = scratch_.step.raw;
+    raw.resize(output_count);
     std::ranges::transform(outputs, raw.begin(), [](const auto& b) { return b.get(); });
     // Null if the work is done already. Without memory nothing was consumed (EXE-6), so that it can be tried again.
     auto execute = [&]() -> base::Result<Ref<Event>> {
@@ -297,8 +331,8 @@ class Launch {
       origin = std::make_shared<const base::Note>(base::Note{label(), describe_step(plan_, s)});
       InFlight::Objects objects;
       objects.emplace_back(step.executable);
-      for (const auto& b : buffers)
-        if (b) objects.emplace_back(b);
+      for (const auto& arg : args)
+        if (arg.buffer) objects.emplace_back(Ref<const Buffer>(arg.buffer));
       for (const auto& b : outputs) objects.emplace_back(b);
       InFlight::get().hold(event, std::move(objects));
       for (size_t i = 0; i < step.inputs.size(); i++)
@@ -410,7 +444,7 @@ class Launch {
   void release_after(uint32_t s) {
     for (const Source& source : plan_.steps[s].inputs) {
       if (source.step == Source::kProgram) {
-        if (input_last_use_[source.index] == s) inputs_[source.index].data = nullptr, states_[source.index] = {};
+        if (last_uses_[source.index].step == s) inputs_[source.index].data = nullptr, states_[source.index] = {};
       } else if (Slot& slot = slots_[source.step][source.index]; slot.last_use == s) {
         slot = {};
       }
@@ -443,9 +477,10 @@ class Launch {
   std::vector<Binding>& inputs_;
   std::span<const Ref<Data>> outputs_;
   const uint64_t number_;
-  std::vector<uint32_t> input_last_use_;  // a step, kAtEnd or kNever
-  std::vector<Data::State> states_;       // of the inputs that are read
-  std::vector<std::vector<Slot>> slots_;  // by step and output
+  Scratch& scratch_ = scratch_of_thread;
+  std::vector<LastUse>& last_uses_ = scratch_.last_uses;
+  std::vector<Data::State>& states_ = scratch_.states;
+  std::vector<std::vector<Slot>>& slots_ = scratch_.slots;
   Ref<Failure> cause_;
 };
 

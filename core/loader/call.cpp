@@ -136,21 +136,10 @@ base::Status answered(const Subject& subject, const char* function, lazyt_status
 
 // ---- releases
 
-void give_back(base::Ref<const Subject> subject, const char* function, const void* handle,
-               std::function<void()> f) {
-  auto run = [subject = std::move(subject), function, handle, f = std::move(f)] {
-    if (subject->lost()) return subject->keep(handle);
-    Slot* slot = Slot::current();
-    if (slot) slot->enter(*subject, function, deadline());
-    f();
-    if (slot) (void)slot->leave();
-  };
-  if (Slot::current() || deadline().count() == 0) return run();
-  Releases::get().worker.submit(std::move(run));
-}
+bool releases_run_here() { return Slot::current() || deadline().count() == 0; }
 
 void post(std::function<void()> f) {
-  if (Slot::current() || deadline().count() == 0) return f();
+  if (releases_run_here()) return f();
   Releases::get().worker.submit(std::move(f));
 }
 

@@ -124,12 +124,24 @@ base::Status call(const Subject& subject, const char* function, F f) {
   return call(subject, function, nothing, [f = std::move(f)](Nothing&) mutable { return f(); });
 }
 
-// Gives a handle of the subject back to its plugin: at once on a worker, else soon, by a worker of its own. A
-// lost subject's handle is kept. f holds what must outlive the release. [any thread]
-void give_back(base::Ref<const Subject> subject, const char* function, const void* handle,
-               std::function<void()> f);
-// Runs something that may release, when releases run.
+// Runs something that may release, when releases run: at once on a worker, else soon, by a worker of its own. [any thread]
 void post(std::function<void()> f);
+bool releases_run_here();
+
+// Gives a handle of the subject back to its plugin when releases run. A lost subject's handle is kept. owner: keeps the
+// subject and the library; it is the caller's until this returns. [any thread]
+template <class Handle>
+void give_back(const Subject& subject, const base::RefCounted& owner, const char* function, Handle* handle, void (*release)(Handle*)) {
+  auto run = [subject = &subject, function, handle, release] {
+    if (subject->lost()) return subject->keep(handle);
+    Slot* slot = Slot::current();
+    if (slot) slot->enter(*subject, function, deadline());
+    release(handle);
+    if (slot) (void)slot->leave();
+  };
+  if (releases_run_here()) return run();
+  post([run, owner = base::Ref<const base::RefCounted>(&owner)] { run(); });
+}
 // Waits until all that was released before the call is gone. [any thread but workers that serve releases]
 void settle();
 

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/free_list.h"
 #include "base/log.h"
 #include "loader/library.h"
 
@@ -21,6 +22,8 @@ base::Status misbehaved(const Plugin& plugin, const char* function, std::string_
 base::Status lacks(const Plugin& plugin, const char* function) {
   return base::unimplemented(fmt::format("plugin '{}' does not offer {}", plugin.info.name, function));
 }
+
+constinit base::FreeList<sizeof(Buffer)> buffer_memory;
 
 bool power_of_two_or_zero(uint64_t n) { return n == 0 || std::has_single_bit(n); }
 
@@ -76,7 +79,7 @@ base::Result<base::Ref<Device>> Device::open(base::Ref<Plugin> plugin, uint32_t 
 
 Device::~Device() {
   // Never of a lost one, which lives for ever.
-  give_back(plugin->subject, "device.close", handle, [plugin = plugin, handle = handle] { plugin->table->device->close(handle); });
+  give_back(*plugin->subject, *plugin, "device.close", handle, table().device->close);
 }
 
 std::string Device::what() const { return fmt::format("device {} ('{}') of backend '{}'", info.index, info.name, plugin->info.name); }
@@ -101,7 +104,7 @@ base::Status Device::trim() const {
 // ---- events
 
 Event::~Event() {
-  give_back(device, "event.release", handle, [device = device, handle = handle] { device->table().event->release(handle); });
+  give_back(*device, *device, "event.release", handle, device->table().event->release);
 }
 
 base::Status Event::wait(std::optional<std::chrono::nanoseconds> timeout) const {
@@ -171,8 +174,11 @@ base::Result<base::Ref<Buffer>> Buffer::from_host(const base::Ref<Device>& devic
 }
 
 Buffer::~Buffer() {
-  give_back(device, "buffer.release", handle, [device = device, handle = handle] { device->table().buffer->release(handle); });
+  give_back(*device, *device, "buffer.release", handle, device->table().buffer->release);
 }
+
+void* Buffer::operator new(size_t) { return buffer_memory.take(); }
+void Buffer::operator delete(void* p) noexcept { buffer_memory.give_back(p); }
 
 void Buffer::expose(bool on) const {
   if (!on) return exposed_.store(nullptr, std::memory_order_relaxed);
@@ -264,7 +270,7 @@ base::Result<base::Ref<Executable>> Executable::compile(const base::Ref<Device>&
 }
 
 Executable::~Executable() {
-  give_back(device, "executable.release", handle, [device = device, handle = handle] { device->table().executable->release(handle); });
+  give_back(*device, *device, "executable.release", handle, device->table().executable->release);
 }
 
 base::Result<base::Ref<Event>> Executable::execute(std::span<const ExecuteInput> inputs,

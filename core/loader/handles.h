@@ -105,8 +105,10 @@ class Event : public base::RefCounted {
   std::optional<bool> ask_ready() const;  // nothing if the plugin fails to answer
 };
 
-class Buffer : public base::RefCounted {
+class Buffer final : public base::RefCounted {
  public:
+  static void* operator new(size_t size);
+  static void operator delete(void* p) noexcept;
   Buffer(base::Ref<Device> device, lazyt_buffer_t* handle, uint64_t size)
       : device(std::move(device)), handle(handle), size(size) {}  // takes handle over
   static base::Result<base::Ref<Buffer>> alloc(const base::Ref<Device>& device, uint64_t size,

@@ -80,15 +80,13 @@ static void count_bytes(lazyt_device_t *device, uint64_t size) {
 }
 
 static lazyt_status_t *buffer_new(lazyt_device_t *device, uint64_t size, uint64_t alignment, lazyt_buffer_t **out) {
-  lazyt_buffer_t *buffer = null_services->alloc(sizeof *buffer, sizeof(void *));
+  /* The bytes lie behind the buffer, in one block. */
+  if (alignment < NULL_ALIGNMENT) alignment = NULL_ALIGNMENT;
+  lazyt_buffer_t *buffer = size <= UINT64_MAX - alignment ? null_services->alloc(alignment + size, alignment) : NULL;
   if (!buffer) return null_out_of_memory("buffer.alloc");
   buffer->device = device;
   buffer->size = size;
-  buffer->data = null_services->alloc(size, alignment > NULL_ALIGNMENT ? alignment : NULL_ALIGNMENT);
-  if (!buffer->data) {
-    null_services->free(buffer);
-    return null_out_of_memory("buffer.alloc");
-  }
+  buffer->data = (unsigned char *)buffer + alignment;
   count_bytes(device, size);
   *out = buffer;
   return NULL;
@@ -148,7 +146,6 @@ static lazyt_status_t *buffer_host_pointer(lazyt_buffer_t *buffer, void **out_po
 static void buffer_release(lazyt_buffer_t *buffer) {
   if (!buffer) return;
   atomic_fetch_sub(&buffer->device->bytes, buffer->size);
-  null_services->free(buffer->data);
   null_services->free(buffer);
 }
 

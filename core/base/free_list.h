@@ -1,5 +1,6 @@
 // FreeList: memory of objects of one type that come and go with every launch, made by one thread and freed by another.
 // There malloc is slow: of a size it keeps seven at a thread's hand, all others go through the arena that they came from.
+// Nobody waits for the list: a child may have been forked while another thread had it.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +15,7 @@ template <size_t kSize>
 class FreeList {
  public:
   void* take() {
-    {
-      std::lock_guard lock(lock_);
+    if (std::unique_lock lock(lock_, std::try_to_lock); lock) {
       if (Free* p = first_) {
         first_ = p->next;
         count_--;
@@ -25,8 +25,7 @@ class FreeList {
     return ::operator new(kSize);
   }
   void give_back(void* p) {
-    {
-      std::lock_guard lock(lock_);
+    if (std::unique_lock lock(lock_, std::try_to_lock); lock) {
       if (count_ < kMost) {
         first_ = new (p) Free{first_};
         count_++;

@@ -252,7 +252,8 @@ class KernelText {
     return "const " + register_name(k_.type(r)) + " " + reg(r) + " = " + text + ";\n";
   }
   std::string number_text(const Number& n, Type t) {
-    if (toolkit::is_float(t)) return "lazyt_cast<" + register_name(t) + ">(lazyt_f64(" + word(Word::f64(n)) + "))";
+    // As a bool, every number but 0 is true, 0.1 too.
+    if (toolkit::is_float(t) || t == Type::kBool) return "lazyt_cast<" + register_name(t) + ">(lazyt_f64(" + word(Word::f64(n)) + "))";
     return "lazyt_cast<" + register_name(t) + ">((long long)" + word(Word::i64(n)) + ")";
   }
 

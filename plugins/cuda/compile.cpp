@@ -322,6 +322,11 @@ void Builder::lower_group(const toolkit::Unit& unit) { toolkit::lower_group<Fuse
 
 void Builder::copy(const Tensor& src, const Tensor& dst) {
   if (add_transpose(*this, src, dst)) return;
+  if (src.dtype == dst.dtype && !toolkit::is_real(src.dtype) && toolkit::is_movable(src.dtype)) {  // complex numbers, as bits
+    Tensor from = src, to = dst;
+    from.dtype = to.dtype = src.element() == 8 ? LAZYT_DTYPE_INT64 : src.element() == 4 ? LAZYT_DTYPE_INT32 : src.element() == 2 ? LAZYT_DTYPE_INT16 : LAZYT_DTYPE_UINT8;
+    return copy(from, to);
+  }
   FusedKernel kernel(dst.dims(), {});
   kernel.store(kernel.cast(kernel.load(src), toolkit::type_of(dst.dtype)), dst);
   kernel.build(*this, {});

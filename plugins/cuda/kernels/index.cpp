@@ -238,7 +238,7 @@ void add_apply(Builder& b, const char* name, const Tensor& out, const Tensor& so
   if (how.reduce == Reduce::kMax) combine = "lazyt_max(total, v)";
   if (how.reduce == Reduce::kMin) combine = "lazyt_min(total, v)";
   const int64_t piece = moves || !keys.sorted ? keys.count() : piece_of(keys.count()), heads = outer * ((keys.count() + piece - 1) / piece);
-  const lazyt_dtype_t between = toolkit::compute_dtype(out.dtype);
+  const lazyt_dtype_t between = toolkit::compute_dtype(out.dtype);  // not of what is only moved: it may be complex
   Defines defines = {
       {"T", moves ? bits_type(out.element()) : memory_type(out.dtype)},
       {"S", moves ? bits_type(out.element()) : memory_type(source.dtype)},
@@ -258,7 +258,7 @@ void add_apply(Builder& b, const char* name, const Tensor& out, const Tensor& so
       {"ALPHA", floats ? "(C)lazyt_f64(a.w[4])" : "(C)(long long)a.w[4]"},
       {"COMBINE", combine},
       {"MEAN", is(Reduce::kMean)},
-      {"B", memory_type(between)},
+      {"B", moves ? bits_type(out.element()) : memory_type(between)},
       {"PIECE", std::to_string(piece)},
       {"HEADS", std::to_string(heads)},
   };
@@ -356,7 +356,11 @@ struct Kernels {
   static constexpr bool kSumsInMemory = false;
 
   static void read(Builder& b, const char* name, const Tensor& self, const Indexed& indexed, const Tensor& out) {
-    add_read(b, name, self, indexed, out);
+    if (out.count() > 0) return add_read(b, name, self, indexed, out);
+    if (indexed.places.count() == 0) return;
+    Dims sizes;  // nothing is read, but the indices are looked at
+    for (const Index& index : indexed.places.indices) sizes.push_back(index.size);
+    find_keys(b, indexed.places, sizes);
   }
 
   static void put(Builder& b, const char* name, const Tensor& self, const Tensor& out, const Indexed& indexed, const Tensor& source,

@@ -12,10 +12,13 @@ DEVICE = "lazyt"
 
 
 @pytest.fixture(autouse=True)
-def no_islands():
+def no_islands(request):
     lazyt.metrics.reset()
     yield
-    assert set(lazyt.metrics.fallbacks()) <= {"aten::_local_scalar_dense"}
+    islands = {"aten::_local_scalar_dense"}
+    if lazyt.backend()["name"] == "onednn" and "float64" in request.node.name:  # oneDNN convolves none
+        islands |= {"aten::convolution", "aten::convolution_backward"}
+    assert set(lazyt.metrics.fallbacks()) <= islands
 
 
 class Activations(nn.Module):

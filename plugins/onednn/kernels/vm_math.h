@@ -45,8 +45,8 @@ F exp_of_fraction(F r) {
   const F p = polynomial<F>(r, 1.9875691500e-4f, 1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f, 1.6666665459e-1f, 5.0000001201e-1f);
   return Lanes<F>::fma(p * r, r, r) + 1.0f;
 }
-// The argument is reduced in two steps; 1 ulp. What is 0 (masked scores, -inf) is not computed: a result that underflows costs the CPU
-// as much as a hundred others.
+// The argument is reduced in two steps; 1 ulp. What is 0 (masked scores, -inf) is not computed: a result that underflows takes a Xeon
+// 55 ns instead of 1.
 template <class F>
 F exp(F x) {
   using L = Lanes<F>;

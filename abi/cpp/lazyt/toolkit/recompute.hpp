@@ -47,12 +47,13 @@ class Recomputer {
       values_[output.value].is_output = true;
       if (output.donor != LAZYT_NONE) values_[program.inputs()[output.donor].value].is_given = true;
     }
+    for (uint32_t v = 0; v < values_.size(); ++v) values_[v].may_repeat = may_repeat(v);  // once: a value may have many readers
   }
 
   void run() {
     for (uint32_t v = 0; v < values_.size(); ++v) {
       std::vector<uint32_t> nodes, operands;
-      if (!may_repeat(v) || !collect(v, nodes, operands)) continue;
+      if (!values_[v].may_repeat || !collect(v, nodes, operands)) continue;
       std::vector<uint32_t> readers;  // units
       for (uint32_t n : values_[v].readers)
         if (unit_of_[n] != unit_of_[values_[v].maker]) readers.push_back(unit_of_[n]);
@@ -72,6 +73,7 @@ class Recomputer {
     std::vector<uint32_t> readers;  // nodes, as often as they read it
     bool is_output = false;
     bool is_given = false;  // an input whose bytes an output may take
+    bool may_repeat = false;
   };
 
   bool is_group(uint32_t unit) const { return units_[unit].role == Role::kPointwise || units_[unit].role == Role::kReduction; }
@@ -109,7 +111,7 @@ class Recomputer {
     const uint32_t own = unit_of_[value.maker];
     if (units_[own].role == Role::kView) return is_stored(static_cast<uint32_t>(program_.args(program_.nodes()[value.maker])[0].payload));
     if (!is_group(own)) return true;
-    if (may_repeat(v)) return false;
+    if (value.may_repeat) return false;
     return value.is_output || std::any_of(value.readers.begin(), value.readers.end(), [&](uint32_t n) { return unit_of_[n] != own; });
   }
 
@@ -137,9 +139,9 @@ class Recomputer {
     if (unit.nodes.size() + unit.again.size() + nodes > max_nodes_) return false;
     uint64_t bytes = 0;
     for (uint32_t o : operands) {
-      const auto& readers = values_[o].readers;
-      const bool read_anyway = std::any_of(readers.begin(), readers.end(), [&](uint32_t n) { return &units_[unit_of_[n]] == &unit; });
-      if (!read_anyway) bytes += lazyt_dtype_size(program_.values()[o].dtype);
+      bool is_read = false;
+      for (uint32_t n : unit.nodes) for_each_operand(program_, program_.nodes()[n], [&](uint32_t read) { is_read |= read == o; });
+      if (!is_read) bytes += lazyt_dtype_size(program_.values()[o].dtype);
     }
     return bytes <= lazyt_dtype_size(program_.values()[v].dtype);
   }

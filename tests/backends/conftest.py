@@ -20,3 +20,13 @@ def pytest_collection_modifyitems(items):
     for item in items:  # of the whole session, other folders included
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.skip(reason="run with LAZYT_BACKEND=" + " or ".join(BACKENDS)))
+
+
+@pytest.fixture
+def no_islands():
+    """Fails a test of which an operator ran on the host."""
+    import lazyt  # once the environment is set
+
+    lazyt.metrics.reset()
+    yield
+    assert set(lazyt.metrics.fallbacks()) <= {"aten::_local_scalar_dense"}

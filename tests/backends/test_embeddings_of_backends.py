@@ -2,7 +2,7 @@
 
 import copy
 
-import lazyt
+import lazyt  # noqa: F401
 import pytest
 import torch
 import torch.nn.functional as F
@@ -10,12 +10,7 @@ from torch import nn
 
 DEVICE = "lazyt"
 
-
-@pytest.fixture(autouse=True)
-def no_islands():
-    lazyt.metrics.reset()
-    yield
-    assert set(lazyt.metrics.fallbacks()) <= {"aten::_local_scalar_dense"}
+pytestmark = pytest.mark.usefixtures("no_islands")
 
 
 class Model(nn.Module):

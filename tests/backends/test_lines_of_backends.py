@@ -3,7 +3,7 @@ and tiles, with ties and NaN, in every dtype."""
 
 import os
 
-import lazyt
+import lazyt  # noqa: F401
 import pytest
 import torch
 import torch.nn.functional as F
@@ -16,12 +16,7 @@ LENGTHS = (1, 31, 128, 515)
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 REAL = (*FLOATS, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
-
-@pytest.fixture(autouse=True)
-def no_islands():
-    lazyt.metrics.reset()
-    yield
-    assert set(lazyt.metrics.fallbacks()) <= {"aten::_local_scalar_dense"}
+pytestmark = pytest.mark.usefixtures("no_islands")
 
 
 def same(function, *args, **tolerances):

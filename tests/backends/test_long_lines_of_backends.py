@@ -1,18 +1,13 @@
 """Few long lines, which a GPU cuts into parts: values and places are eager's, whichever part has them."""
 
-import lazyt
+import lazyt  # noqa: F401
 import pytest
 import torch
 
 DEVICE = "lazyt"
 N = 40_000
 
-
-@pytest.fixture(autouse=True)
-def no_islands():
-    lazyt.metrics.reset()
-    yield
-    assert set(lazyt.metrics.fallbacks()) <= {"aten::_local_scalar_dense"}
+pytestmark = pytest.mark.usefixtures("no_islands")
 
 
 def same(function, *args, **tolerances):

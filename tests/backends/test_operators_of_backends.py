@@ -11,12 +11,7 @@ import lazyt
 DEVICE = "lazyt"
 of_onednn = pytest.mark.skipif(os.environ.get("LAZYT_BACKEND") != "onednn", reason="of the oneDNN plugin alone")
 
-
-@pytest.fixture(autouse=True)
-def no_islands():
-    lazyt.metrics.reset()
-    yield
-    assert set(lazyt.metrics.fallbacks()) <= {"aten::_local_scalar_dense"}
+pytestmark = pytest.mark.usefixtures("no_islands")
 
 
 def check(function, *args, rtol=2e-5, atol=5e-6):

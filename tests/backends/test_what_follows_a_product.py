@@ -1,18 +1,13 @@
 """Pointwise operators behind a matrix product, which may be computed with it: values are eager's, also of what others read."""
 
-import lazyt
+import lazyt  # noqa: F401
 import pytest
 import torch
 import torch.nn.functional as F
 
 DEVICE = "lazyt"
 
-
-@pytest.fixture(autouse=True)
-def no_islands():
-    lazyt.metrics.reset()
-    yield
-    assert set(lazyt.metrics.fallbacks()) <= {"aten::_local_scalar_dense"}
+pytestmark = pytest.mark.usefixtures("no_islands")
 
 
 def residual(x, w, b, y):

@@ -8,6 +8,7 @@ import json
 import os
 
 _path = os.environ.get("LAZYT_TEST_RECORD", "")
+_limits: dict[str, float] = {}  # seconds that a test says it may take
 _worst: dict[str, tuple[str, str]] = {}
 
 
@@ -17,6 +18,9 @@ def _write(**row):
 
 
 def pytest_collection_modifyitems(config, items):
+    for item in items:
+        if (marker := item.get_closest_marker("timeout")) and marker.args:
+            _limits[item.nodeid] = marker.args[0]
     if not os.path.exists(_path):
         return
     with open(_path, encoding="utf-8") as record:
@@ -34,7 +38,7 @@ def pytest_collectreport(report):
 
 def pytest_runtest_logstart(nodeid):
     _worst[nodeid] = ("passed", "")
-    _write(id=nodeid, outcome="started")
+    _write(id=nodeid, outcome="started", limit=_limits.get(nodeid, 0))
 
 
 def pytest_runtest_logreport(report):

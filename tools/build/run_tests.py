@@ -79,6 +79,15 @@ class Suite:
     lacks: str = ""  # why it cannot run on this machine
 
 
+def is_hung(record: Path) -> bool:
+    """Whether the test that runs has been silent for longer than any may, its own limit added if it names one."""
+    silent = time.time() - record.stat().st_mtime
+    if silent <= STALL_S:
+        return False
+    lines = record.read_text(encoding="utf-8").splitlines()
+    return silent > STALL_S + (json.loads(lines[-1]).get("limit", 0) if lines else 0)
+
+
 def run_process(
     command: list[str], limit: float, env: dict[str, str] | None = None, watch: Path | None = None
 ):
@@ -91,7 +100,7 @@ def run_process(
             time.sleep(0.1)
             if time.monotonic() - start > limit:
                 return "time limit"
-            if watch and watch.exists() and time.time() - watch.stat().st_mtime > STALL_S:
+            if watch and watch.exists() and is_hung(watch):
                 return "hung"
         return process.returncode
     finally:

@@ -44,14 +44,11 @@ SECONDS = 0.006  # about how long a candidate runs in a round
 ONE_PASS = "one pass over memory"
 BY_ELEMENT = "of f64 the C library's function, element by element"
 WIDE = "a 64-bit number takes 64 random bits (PRG-7), of which eager draws 32 where the range is small"
-ERF = "eager's is a kernel that oneDNN generates at run time; ours takes erf to 2 ulp of f32 in about 45 instructions"
 F32_PRODUCTS = "eager multiplies f16 as it is; we convert, and multiply f32"
 # By an operator's name, or name and dtype.
 SLOWER: dict[str, str] = {
     "lgamma": BY_ELEMENT,
     "lazyt:randint": WIDE,
-    "gelu bfloat16": ERF,
-    "gelu float16": ERF,
     "linear float16": F32_PRODUCTS,
     "addmm float16": F32_PRODUCTS,
 } | dict.fromkeys(

@@ -55,3 +55,49 @@ def test_signs_of_halves_keep_every_bit(n, dtype):
         assert torch.equal(got.isnan(), want.isnan())
         same = ~want.isnan()
         assert torch.equal(got[same].view(torch.int16), want[same].view(torch.int16))
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_gelu_of_every_half(dtype):
+    x = torch.arange(65536, dtype=torch.int32).to(torch.uint16).view(dtype)
+    x = x[~x.isnan()]
+    got = F.gelu(x.to(DEVICE)).cpu()
+    exact = x.double() * torch.special.erfc(x.double() * -(0.5**0.5)) / 2  # without a cancellation
+    least = 2.0**-24 if dtype == torch.float16 else 2.0**-133
+    ulp = (exact.abs().log2().floor().exp2() * torch.finfo(dtype).eps).clamp(min=least)
+    within = x.isfinite() & (x > -12)
+    bound = torch.where(x.double() < -5.7, 0.75, 0.6)
+    assert ((got.double() - exact).abs() <= bound * ulp)[within].all()
+    assert (got[x < -14].double().abs() == 0)[x[x < -14].isfinite()].all()
+    assert got[x == float("inf")] == float("inf") and got[x == -float("inf")].isnan()
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("n", [1, 63, 64, 65, 511, 513, 1000, 65537, 200001])
+def test_sums_and_norms_of_halves_where_they_lie(n, dtype):
+    torch.manual_seed(0)
+    x = torch.randn(3, n).to(dtype)
+    wide, there = x.double(), x.to(DEVICE)
+    for of in (lambda t: t, lambda t: t[1]):
+        got = of(there).sum(-1, dtype=torch.float32).cpu().double()
+        assert ((got - of(wide).sum(-1)).abs() <= 1e-6 * of(wide).abs().sum(-1)).all()
+        got = torch.linalg.vector_norm(of(there), dim=-1, dtype=torch.float32).cpu().double()
+        torch.testing.assert_close(got, of(wide).norm(dim=-1), rtol=3e-7, atol=0)
+        got = of(there).norm().cpu().double()
+        torch.testing.assert_close(got, of(wide).norm(), rtol=torch.finfo(dtype).eps / 2 + 1e-6, atol=0)
+    for size in (1e-5, 1e3) if dtype == torch.float16 else (1e-30, 1e-20, 1e25):  # squares that f32 has not
+        y = (x * size).to(dtype)
+        got = torch.linalg.vector_norm(y.to(DEVICE), dim=1, dtype=torch.float32).cpu().double()
+        torch.testing.assert_close(got, y.double().norm(dim=1), rtol=3e-7, atol=0)
+    y = x.clone()
+    y[0, n // 2], y[1, n - 1], y[2] = float("nan"), -float("inf"), 0
+    got = y.to(DEVICE).norm(dim=1).cpu()
+    assert got[0].isnan() and got[1] == float("inf") and got[2] == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, *HALVES, torch.float32, torch.float64])
+@pytest.mark.parametrize("sizes", [(8, 64, 24), (3, 40, 56), (2, 33, 70), (1, 71, 72), (1, 72, 71)])
+def test_rows_and_columns_change_places(sizes, dtype):
+    x = (torch.arange(sizes[0] * sizes[1] * sizes[2]) % 251).view(sizes).to(dtype)
+    got = x.to(DEVICE).transpose(1, 2).contiguous().cpu()
+    assert torch.equal(got, x.transpose(1, 2))

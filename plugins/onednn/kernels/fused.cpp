@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numbers>
 
 #include "fused_step.h"
 #include "lazyt/toolkit/walk.hpp"
@@ -57,8 +58,30 @@ Reg FusedKernel::cast(Reg a, Type to) {
   return out;
 }
 
+Reg FusedKernel::operand_of_gelu(Reg r) const {
+  auto maker = [&](Reg of, vm::Op op) {
+    const auto i = std::find_if(code_.begin(), code_.end(), [of](const Instruction& c) { return c.out == of; });
+    return i != code_.end() && i->kind == tile::Source::Kind::kOp && i->op == op ? &*i : nullptr;
+  };
+  auto is_number = [&](Reg of, double value) {
+    if (registers_[of].source != Source::kNumber) return false;
+    const Number& n = numbers_[registers_[of].source_index].number;
+    return n.constant && !n.integral && n.d == value;
+  };
+  const Instruction* product = maker(r, vm::Op::kMul);
+  const Instruction* sum = product ? maker(product->b, vm::Op::kAdd) : nullptr;
+  const Instruction* erf = sum && is_number(sum->b, 1) ? maker(sum->a, vm::Op::kErf) : nullptr;
+  const Instruction* scaled = erf ? maker(erf->a, vm::Op::kMul) : nullptr;
+  const Instruction* half = scaled && is_number(scaled->b, std::numbers::sqrt2 / 2) ? maker(product->a, vm::Op::kMul) : nullptr;
+  return half && is_number(half->b, 0.5) && half->a == scaled->a ? half->a : kNoReg;
+}
+
 Reg FusedKernel::round_to(Reg a, lazyt_dtype_t dtype) {
   if (!is_half(dtype)) return a;
+  if (const Reg x = operand_of_gelu(a); x != kNoReg) {
+    a = add_register(Type::kF32);
+    code_.push_back({nullptr, vm::table().gelu_of_half, a, x, kNoReg, kNoReg, tile::Source::Kind::kGeluOfHalf, vm::Op::kMove});
+  }
   const Reg out = add_register(Type::kF32);
   code_.push_back({nullptr, dtype == LAZYT_DTYPE_FLOAT16 ? vm::table().round_f16 : vm::table().round_bf16,
                    out, a, kNoReg, kNoReg,
@@ -398,6 +421,16 @@ void FusedKernel::build(Builder& b, const std::vector<StorageId>& may_alias_inpu
                                  r.kind == ReduceKind::kSum && type == Type::kF32});
     step->element_.push_back(vm::size_of(type));
     writes.push_back(r.tensor.storage);
+  }
+  // A sum of halves, and nothing else: added up where they lie.
+  if (code_.empty() && step->reductions_.size() == 1 && stores_.empty() && step->loads_.size() == 1 && step->loads_[0].linear && step->loads_[0].convert &&
+      step->last_ == loops.dims.size() && (reductions_[0].kind == ReduceKind::kSum || reductions_[0].kind == ReduceKind::kSquares)) {
+    FusedStep::Load& l = step->loads_[0];
+    const auto& totals = l.tensor.dtype == LAZYT_DTYPE_BFLOAT16 ? vm::table().totals_bf16 : vm::table().totals_f16;
+    step->reductions_[0].f = totals[reductions_[0].kind == ReduceKind::kSquares];
+    step->element_[0] = l.size;
+    l.convert = nullptr, l.direct = true;
+    step->reduced_at_once_ = kPiece;
   }
   if (!reductions_.empty()) {
     // Totals of pieces (rows) or of portions and columns.

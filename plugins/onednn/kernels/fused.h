@@ -95,6 +95,8 @@ class FusedKernel {
   };
   // Signs of halves that lie side by side, two at a time as bits of an integer, if that is all that the kernel is about.
   std::optional<FusedKernel> as_bits() const;
+  // x, if r is x / 2 * (1 + erf(x / sqrt 2)), as the toolkit's rule of gelu writes it; else kNoReg.
+  Reg operand_of_gelu(Reg r) const;
   void drop_unread();  // instructions whose results nothing reads
   Reg add_register(vm::Type type, Source source = Source::kNone, uint32_t index = 0) {
     registers_.push_back({type, source, index});

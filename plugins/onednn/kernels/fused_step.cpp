@@ -175,7 +175,7 @@ void FusedStep::block(const Frame& frame, Block& b, int64_t at, int n) const {
     const std::byte* from = base(frame, l.tensor);
     if (l.linear) {
       from += at * l.size;
-      if (!tiled_) {  // the next block, while this one is computed: the CPU's own prefetching ends with a page
+      if (!tiled_ && n <= kBlock) {  // the next block, while this one is computed: the CPU's own prefetching ends with a page
         const int64_t bytes = int64_t{n} * l.size;
         for (int64_t ahead = bytes; ahead < 2 * bytes; ahead += 64) __builtin_prefetch(from + ahead, 0, 2);
       }
@@ -425,8 +425,8 @@ void FusedStep::run_reductions(const Frame& frame) const {
 }
 
 void FusedStep::row(const Frame& frame, Block& b, int64_t at, int64_t n, Total* totals) const {
-  for (int64_t done = 0; done < n; done += kBlock) {
-    const int count = static_cast<int>(std::min<int64_t>(kBlock, n - done));
+  for (int64_t done = 0; done < n; done += reduced_at_once_) {
+    const int count = static_cast<int>(std::min(reduced_at_once_, n - done));
     block(frame, b, at + done, count);
     for (size_t k = 0; k < reductions_.size(); ++k)
       reductions_[k].f.row(totals[k], b.slot[reductions_[k].slot], count);

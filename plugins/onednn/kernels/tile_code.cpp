@@ -21,6 +21,7 @@ std::optional<Binary> binary(vm::Op op, bool boolean) {
     case vm::Op::kMul:
       return Binary{Op::kMul, Op::kMul};
     case vm::Op::kDiv:
+    case vm::Op::kDivTrunc:  // cut behind
       return Binary{Op::kDiv, Op::kDivInto};
     case vm::Op::kMax:
       return Binary{Op::kMax, Op::kMax};
@@ -67,6 +68,8 @@ std::optional<Op> unary(vm::Op op, bool boolean) {
       return Op::kReciprocal;
     case vm::Op::kExp:
       return Op::kExp;
+    case vm::Op::kExp2:
+      return Op::kExp2;
     case vm::Op::kExpm1:
       return Op::kExpm1;
     case vm::Op::kLog:
@@ -213,6 +216,11 @@ class Compiler {
       if (!store_rounds) add(to_bf16 ? Op::kRoundBf16 : Op::kRoundF16);
       return true;
     }
+    if (i.kind == Source::Kind::kGeluOfHalf) {
+      hold(i.a);
+      add(Op::kGeluOfHalf);
+      return true;
+    }
     const bool boolean = s_.registers[i.a].type == Type::kBool;
     if (i.kind == Source::Kind::kCast) {
       hold(i.a);
@@ -251,11 +259,12 @@ class Compiler {
       }
       if (held_ == i.b && held_ != i.a && in_memory(i.a)) {
         add(forms->held_second, where_[i.a]);
-        return true;
+      } else {
+        if (!in_memory(i.b)) return false;
+        hold(i.a);
+        add(forms->held_first, where_[i.b]);
       }
-      if (!in_memory(i.b)) return false;
-      hold(i.a);
-      add(forms->held_first, where_[i.b]);
+      if (i.op == vm::Op::kDivTrunc) add(Op::kTrunc);
       return true;
     }
     const auto op = unary(i.op, boolean);

@@ -13,7 +13,7 @@ inline constexpr uint16_t kNone = UINT16_MAX;
 
 // What the code is made from: the vector machine's view of a kernel.
 struct Source {
-  enum class Kind : uint8_t { kOp, kCast, kRoundBf16, kRoundF16 };
+  enum class Kind : uint8_t { kOp, kCast, kRoundBf16, kRoundF16, kGeluOfHalf };
   struct Instruction {
     Kind kind;
     vm::Op op;

@@ -61,12 +61,14 @@ V apply(V x) {
   if constexpr (op == Op::kRsqrt) return 1.0f / L::sqrt(x);
   if constexpr (op == Op::kReciprocal) return 1.0f / x;
   if constexpr (op == Op::kExp) return math::exp<V>(x);
+  if constexpr (op == Op::kExp2) return math::exp2<V>(x);
   if constexpr (op == Op::kExpm1) return math::expm1<V>(x);
   if constexpr (op == Op::kLog) return math::log<V>(x);
   if constexpr (op == Op::kLog1p) return math::log1p<V>(x);
   if constexpr (op == Op::kTanh) return math::tanh<V>(x);
   if constexpr (op == Op::kSigmoid) return math::sigmoid<V>(x);
   if constexpr (op == Op::kErf) return math::erf<V>(x);
+  if constexpr (op == Op::kGeluOfHalf) return math::gelu_of_half<V>(x);
   if constexpr (op == Op::kSign) return truth(x > 0.0f) - truth(x < 0.0f);
   if constexpr (op == Op::kNot) return truth(x == 0.0f);
   if constexpr (op == Op::kIsNan) return truth(x != x);
@@ -340,8 +342,8 @@ Machine make() {
   BINARY(kSub) BINARY(kSubFrom) BINARY(kMul) BINARY(kDiv) BINARY(kDivInto) BINARY(kMax) BINARY(kMin) BINARY(kCopysign) BINARY(kCopysignOf)
       BINARY(kEq) BINARY(kNe) BINARY(kLt) BINARY(kLe) BINARY(kGt) BINARY(kGe) TERNARY(kFma) TERNARY(kFmaAdd)
           TERNARY(kSelect) UNARY(kSquare) UNARY(kNeg) UNARY(kAbs) UNARY(kSqrt) UNARY(kRsqrt)
-              UNARY(kReciprocal) UNARY(kExp) UNARY(kExpm1) UNARY(kLog) UNARY(kLog1p) UNARY(kTanh)
-                  UNARY(kSigmoid) UNARY(kErf) UNARY(kSign) UNARY(kNot) UNARY(kIsNan) UNARY(kToBool)
+              UNARY(kReciprocal) UNARY(kExp) UNARY(kExp2) UNARY(kExpm1) UNARY(kLog) UNARY(kLog1p) UNARY(kTanh)
+                  UNARY(kSigmoid) UNARY(kErf) UNARY(kGeluOfHalf) UNARY(kSign) UNARY(kNot) UNARY(kIsNan) UNARY(kToBool)
                       UNARY(kFloor) UNARY(kCeil) UNARY(kRound) UNARY(kTrunc) UNARY(kRoundBf16) UNARY(kRoundF16) return m;
 }
 

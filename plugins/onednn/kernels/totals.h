@@ -1,4 +1,5 @@
-// How reductions are added up: in f64 for floats, in int64 for integers, whatever the elements are. Included where code
+// How reductions are added up: in f64 for floats, in int64 for integers, whatever the elements are; halves from memory for some
+// elements in f32, then in f64. Included where code
 // is compiled for each instruction set (vm_ops.cpp); vm::Table hands the functions out.
 #pragma once
 
@@ -9,6 +10,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "halves.h"
 #include "vector_math.h"
 #include "vm.h"
 
@@ -202,6 +204,83 @@ struct Reducer {
     Total start{};
     of(start) = identity();
     return {row, columns, combine, start, std::is_same_v<Acc, double>};
+  }
+};
+
+// Sums, and sums of squares, of halves where they lie, any number of them. A word holds two; 64 lanes add up a run of kBlock in f32,
+// lane by lane in f64 from then on, whatever the width of vectors is.
+template <class E, ReduceKind kind>
+struct HalfReducer {
+  static constexpr bool kSquares = kind == ReduceKind::kSquares;
+  static constexpr int kLanes = 64, kAtOnce = kLanes / math::kWidth;
+  static constexpr int kAhead = 1024;  // elements that memory is fetched ahead
+
+  static float to_float(uint16_t bits) {
+    E e;
+    std::memcpy(&e, &bits, sizeof e);
+    return static_cast<float>(e);
+  }
+  static math::V added(math::V sum, math::V x) { return kSquares ? math::Lanes<math::V>::fma(x, x, sum) : sum + x; }
+  // Vectors k = 0, 1, ... of 64 elements from p on; which lane an element of bf16 is in differs from its place.
+  template <class F>
+  static void each_vector(const uint16_t* p, F f) {
+    if constexpr (std::is_same_v<E, BFloat16>) {
+#pragma GCC unroll 16
+      for (int k = 0; k < kAtOnce / 2; ++k) {
+        Words w;
+        __builtin_prefetch(p + kAhead + 2 * k * math::kWidth);
+        std::memcpy(&w, p + 2 * k * math::kWidth, sizeof w);
+        f(k, std::bit_cast<math::V>(w << 16));
+        f(kAtOnce / 2 + k, std::bit_cast<math::V>(w & 0xffff0000u));
+      }
+    } else {
+#pragma GCC unroll 16
+      for (int k = 0; k < kAtOnce; ++k) {
+        Shorts bits;
+        if (k % 2 == 0) __builtin_prefetch(p + kAhead + k * math::kWidth);
+        std::memcpy(&bits, p + k * math::kWidth, sizeof bits);
+        f(k, vm::to_float(bits, E{}));
+      }
+    }
+  }
+  static double exactly(const uint16_t* p, int n) {
+    double sum = 0;
+    for (int i = 0; i < n; ++i) {
+      const double x = static_cast<double>(to_float(p[i]));
+      sum += kSquares ? x * x : x;
+    }
+    return sum;
+  }
+  static void row(Total& total, const void* in, int n) {
+    auto* p = static_cast<const uint16_t*>(in);
+    using Wide = typename Vector<double>::type;
+    using Narrow = typename Reducer<float, kind>::template AsMany<Vector<double>::lanes>::type;
+    constexpr int kWide = Vector<double>::lanes, kEight = 8 / kWide;
+    Wide eight[kEight] = {};
+    int i = 0;
+    while (i + kLanes <= n) {
+      math::V parts[kAtOnce] = {};
+      const int end = std::min(n, i + kBlock);
+      for (; i + kLanes <= end; i += kLanes) each_vector(p + i, [&](int k, math::V x) { parts[k] = added(parts[k], x); });
+      float lanes[kLanes];
+      std::memcpy(lanes, parts, sizeof lanes);
+      for (int j = 0; j < kLanes; j += kWide) {
+        Narrow v;
+        std::memcpy(&v, lanes + j, sizeof v);
+        eight[j / kWide % kEight] += Reducer<float, kind>::template widened<Wide>(v);
+      }
+    }
+    double sum = 0;
+    for (int k = 0; k < 8; ++k) sum += eight[k / kWide][k % kWide];
+    // Squares beyond f32, or so small that it loses them.
+    if (kSquares && std::is_same_v<E, BFloat16> && !(sum > 0x1p-90 && sum < 0x1p120)) sum = exactly(p, i);
+    total.d += sum;
+    total.d += exactly(p + i, n - i);
+  }
+  static ReduceFunctions functions() {
+    ReduceFunctions f = Reducer<float, kind>::functions();
+    f.row = row;
+    return f;
   }
 };
 

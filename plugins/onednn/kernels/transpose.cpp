@@ -1,6 +1,10 @@
 #include "transpose.h"
 
 #include <algorithm>
+#include <cstring>
+#include <type_traits>
+
+#include "rows.h"
 
 namespace lazyt::onednn {
 namespace {
@@ -17,13 +21,39 @@ struct Plan {
   int64_t rows, columns, src_step, dst_step;  // src[row + column * src_step], dst[row * dst_step + column]
 };
 
+// Rows i and i + 4 are zipped to rows 2 i and 2 i + 1; after three times rows and columns have changed places.
+void transpose_eight(uint16_t* out, int64_t out_row, const uint16_t* in, int64_t in_row) {
+  using V = uint16_t __attribute__((vector_size(16)));
+  V v[8], zipped[8];
+  for (int i = 0; i < 8; ++i) std::memcpy(&v[i], in + i * in_row, sizeof v[i]);
+#pragma GCC unroll 3
+  for (int step = 0; step < 3; ++step) {
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      zipped[2 * i] = __builtin_shufflevector(v[i], v[i + 4], 0, 8, 1, 9, 2, 10, 3, 11);
+      zipped[2 * i + 1] = __builtin_shufflevector(v[i], v[i + 4], 4, 12, 5, 13, 6, 14, 7, 15);
+    }
+    std::copy_n(zipped, 8, v);
+  }
+  for (int i = 0; i < 8; ++i) std::memcpy(out + i * out_row, &v[i], sizeof v[i]);
+}
+
 // Through a buffer: lines of either tensor may all fall into one set of the cache, so each is touched once and whole.
 template <class T>
 void tile(const T* src, T* dst, int64_t rows, int64_t columns, int64_t src_step, int64_t dst_step) {
   alignas(64) T buffer[kTile * kTile];
   for (int64_t c = 0; c < columns; ++c) std::copy_n(src + c * src_step, rows, buffer + c * kTile);
-  for (int64_t r = 0; r < rows; ++r) {
-    for (int64_t c = 0; c < columns; ++c) dst[r * dst_step + c] = buffer[c * kTile + r];
+  if constexpr (sizeof(T) >= 4) {
+    transpose(dst, dst_step, buffer, kTile, columns, rows);
+  } else {
+    int64_t whole = 0;  // columns of the squares of eight
+    if constexpr (std::is_same_v<T, uint16_t>) {
+      if (rows % 8 == 0) whole = columns / 8 * 8;
+      for (int64_t r = 0; r < rows && whole; r += 8)
+        for (int64_t c = 0; c < whole; c += 8) transpose_eight(dst + r * dst_step + c, dst_step, buffer + c * kTile + r, kTile);
+    }
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t c = whole; c < columns; ++c) dst[r * dst_step + c] = buffer[c * kTile + r];
   }
 }
 

@@ -28,7 +28,7 @@ union Total {
 };
 
 struct ReduceFunctions {
-  void (*row)(Total& total, const void* in, int n);       // n <= kBlock elements join one total
+  void (*row)(Total& total, const void* in, int n);       // n <= kBlock elements (any, of halves) join one total
   void (*columns)(Total* totals, const void* in, int n);  // each its own
   void (*combine)(Total& a, const Total& b);
   Total start;
@@ -48,7 +48,10 @@ struct Table {
                [static_cast<int>(Type::kCount)];         // [from][to], PyTorch's rules
   Convert load_f16, store_f16, load_bf16, store_bf16;    // f32 registers
   Convert round_f16, round_bf16;                         // f32 to f32
+  Convert gelu_of_half;                                  // f32 to what is rounded to halves next
   ReduceFunctions totals[static_cast<int>(Type::kCount)][static_cast<int>(ReduceKind::kCount)];
+  // Sum, and sum of squares, whose rows are halves as they lie in memory.
+  ReduceFunctions totals_bf16[2], totals_f16[2];
   void (*add_columns_f32)(float* sums, const float* in, int n);  // sums[i] += in[i]
   void (*iota)(int64_t* out, int64_t first, int64_t step, int n);  // out[i] = first + i * step
   // n words from counter `first` of the stream: words 4 * j .. 4 * j + 3 belong to counter + j. n % 4 == 0.

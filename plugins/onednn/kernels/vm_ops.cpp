@@ -501,6 +501,7 @@ void round_f16(void* out, const void* in, int n) {
   store_f16(half, in, n);
   load_f16(out, half, n);
 }
+void gelu_of_half(void* out, const void* in, int n) { run_own<math::gelu_of_half<math::V>>(out, in, nullptr, nullptr, n); }
 void iota(int64_t* out, int64_t first, int64_t step, int n) {
   for (int i = 0; i < n; ++i) out[i] = first + i * step;
 }
@@ -665,6 +666,9 @@ Table make() {
   }
   t.load_f16 = load_f16, t.store_f16 = store_f16, t.load_bf16 = load_bf16, t.store_bf16 = store_bf16;
   t.round_f16 = round_f16, t.round_bf16 = round_bf16;
+  t.totals_bf16[0] = HalfReducer<BFloat16, ReduceKind::kSum>::functions(), t.totals_bf16[1] = HalfReducer<BFloat16, ReduceKind::kSquares>::functions();
+  t.totals_f16[0] = HalfReducer<Half, ReduceKind::kSum>::functions(), t.totals_f16[1] = HalfReducer<Half, ReduceKind::kSquares>::functions();
+  t.gelu_of_half = gelu_of_half;
   t.iota = iota;
   t.add_columns_f32 = add_columns_f32;
   t.philox = philox;

@@ -224,3 +224,43 @@ def test_a_number_that_is_minus_zero_or_nan():
         want, got = f(x), f(x.to(DEVICE)).cpu()
         torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)
         assert torch.equal(got.signbit()[want == want], want.signbit()[want == want])
+
+
+CHAINS_OF_F64 = {
+    "cheap": lambda x, y, m: (x * 2 - y).clamp(-1, 1).abs() / 3 + (-x).floor() * y.trunc(),
+    "chosen": lambda x, y, m: torch.where(m, x * y, torch.where(x > y, x - 3, y + 0.5)),
+    "bools": lambda x, y, m: ((x < y) & ~m) | (x >= 1.5),
+    "bools as numbers": lambda x, y, m: x * m + (x > 0).double() * y,
+    "signs": lambda x, y, m: torch.copysign(x.sign() * 1.5, -y) + y.sqrt().nan_to_num(7.0),
+    "extremes": lambda x, y, m: (
+        torch.maximum(x * 1.0, y) - torch.minimum(x, y * 1.0) + torch.ceil(x) + torch.round(y)
+    ),
+    "kept twice": lambda x, y, m: ((z := x * y) + 1) * (z - 2) * z,
+    "lerp": lambda x, y, m: torch.lerp(x, y, 0.25) * torch.lerp(x, y, 0.75),
+    "a number of each row": lambda x, y, m: (x.view(-1, 1, 1) * y.view(1, -1) - 1).clamp(min=-2)[:3],
+    "library": lambda x, y, m: x.sigmoid() * y.tanh() + (x * 0.5).exp() * y.erf() - x.expm1() * torch.exp2(y),
+    "gradients": lambda x, y, m: (
+        torch.ops.aten.elu_backward(x, 1.0, 1.0, 1.0, False, y)
+        + torch.ops.aten.softplus_backward(x, y, 1.0, 20.0)
+    ),
+    "cut quotients": lambda x, y, m: torch.div(x * 9, y, rounding_mode="trunc") * 2,
+    "total": lambda x, y, m: (x * y + 1).sum(),
+}
+
+
+@pytest.mark.parametrize("n", [1, 7, 8, 63, 64, 65, 1000, 70001])
+@pytest.mark.parametrize("name", CHAINS_OF_F64)
+def test_chains_of_f64(name, n):
+    torch.manual_seed(0)
+    if name == "a number of each row":
+        n = min(n, 1000)
+    x, y = torch.randn(n, dtype=torch.float64) * 3, torch.randn(n, dtype=torch.float64) * 3
+    m = torch.rand(n) < 0.5
+    special = torch.tensor(
+        [float("nan"), float("inf"), -float("inf"), -0.0, 0.0, 1e300, 5e-324], dtype=torch.float64
+    )
+    if n >= 64 and name != "total":
+        x[:7], y[7:14], x[14:21], y[14:21] = special, special, special, special.flip(0)
+    want = CHAINS_OF_F64[name](x, y, m)
+    got = CHAINS_OF_F64[name](*(t.to("lazyt") for t in (x, y, m))).cpu()
+    torch.testing.assert_close(got, want, rtol=1e-13, atol=1e-13, equal_nan=True)

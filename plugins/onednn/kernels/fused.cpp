@@ -166,6 +166,8 @@ void FusedKernel::drop_unread() {
     kept.push_back(code_[k]);
   }
   code_.assign(kept.rbegin(), kept.rend());
+  std::erase_if(loads_, [&](const Load& l) { return !read[l.reg]; });
+  for (size_t k = 0; k < loads_.size(); ++k) registers_[loads_[k].reg].source_index = static_cast<uint32_t>(k);
 }
 
 void FusedKernel::reduce(Reg r, ReduceKind kind, const Tensor& t, double divisor, bool root) {
@@ -391,8 +393,10 @@ void FusedKernel::build(Builder& b, const std::vector<StorageId>& may_alias_inpu
         std::all_of(step->stores_.begin(), step->stores_.end(), [](auto& s) { return s.direct; });
     if (all_direct) step->block_ = 16 * kBlock;
   }
-  step->fills_ = code_.empty() && loads_.empty() && reductions_.empty() && !stores_.empty() &&
-                 std::all_of(stores_.begin(), stores_.end(), [&](auto& s) { return registers_[s.reg].source == Source::kNumber; }) &&
+  step->fills_ = code_.empty() && reductions_.empty() && !stores_.empty() &&
+                 std::all_of(step->loads_.begin(), step->loads_.end(), [](auto& l) { return l.single; }) &&
+                 std::all_of(stores_.begin(), stores_.end(),
+                             [&](auto& s) { return registers_[s.reg].source == Source::kNumber || registers_[s.reg].source == Source::kLoad; }) &&
                  std::all_of(step->stores_.begin(), step->stores_.end(), [](auto& s) { return s.linear; });
   // One instruction on integers, from memory to memory.
   if (!step->tiled_ && reductions_.empty() && code_.size() == 1 && code_[0].function && stores_.size() == 1 && direct[0] &&

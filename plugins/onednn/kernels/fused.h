@@ -97,7 +97,7 @@ class FusedKernel {
   std::optional<FusedKernel> as_bits() const;
   // x, if r is x / 2 * (1 + erf(x / sqrt 2)), as the toolkit's rule of gelu writes it; else kNoReg.
   Reg operand_of_gelu(Reg r) const;
-  void drop_unread();  // instructions whose results nothing reads
+  void drop_unread();  // instructions and loads whose results nothing reads
   Reg add_register(vm::Type type, Source source = Source::kNone, uint32_t index = 0) {
     registers_.push_back({type, source, index});
     return static_cast<Reg>(registers_.size() - 1);

@@ -18,7 +18,7 @@ namespace {
 
 // Elements that are worth a second thread.
 constexpr int64_t kGrain = 32768;
-constexpr size_t kTileBytes = tile::kMaxTile * 4;
+constexpr size_t kTileBytes = tile::kMaxTileBytes;
 
 void set_number(const Frame& frame, const Number& n, Type type, void* out, int count) {
   auto fill = [&](auto value) { std::fill_n(static_cast<decltype(value)*>(out), count, value); };
@@ -262,7 +262,7 @@ void FusedStep::block(const Frame& frame, Block& b, int64_t at, int n) const {
 }
 
 void FusedStep::run_tiles(Block& b, int n) const {
-  const tile::Machine& m = tile::machine();
+  const tile::Machine& m = tile::machine(tile_.f64);
   const int full = n / m.tile * m.tile, rest = n - full;
   std::byte* scratch = b.memory[0] + size_t{slots_} * kBlock * 8;
   auto* code = reinterpret_cast<tile::Bound*>(scratch + (tile_.scratch_tiles + tile_.operands.size()) * kTileBytes);

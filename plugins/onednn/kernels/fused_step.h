@@ -84,7 +84,7 @@ class FusedStep final : public Step {
   std::vector<bool> tile_direct_;     // and whether it is the memory of a tensor
   bool numbers_by_tile_ = false;      // only tiled code reads numbers: a tile of each is enough
   int64_t block_ = vm::kBlock;        // elements brought in at a time
-  bool fills_ = false;    // nothing but numbers to store, each where the loops run
+  bool fills_ = false;    // nothing but numbers, or single elements, to store, each where the loops run
   int64_t reduced_at_once_ = vm::kBlock;  // elements of a row
   bool by_rows_ = false;  // no block goes past the end of the innermost loop
   std::vector<uint8_t> tile_sizes_;   // of tile_'s operands that run: bytes of an element

@@ -120,6 +120,49 @@ struct Lanes<V> {
 #endif
 };
 
+// The same of doubles, as far as it is used.
+using VD = double __attribute__((vector_size(kVectorBytes)));
+using VL = int64_t __attribute__((vector_size(kVectorBytes)));
+
+template <>
+struct Lanes<VD> {
+#if defined(__AVX512F__)
+  static VD min(VD x, VD a) { return _mm512_min_pd(x, a); }
+  static VD max(VD x, VD a) { return _mm512_max_pd(x, a); }
+  static VD fma(VD a, VD b, VD c) { return _mm512_fmadd_pd(a, b, c); }
+  static VD sqrt(VD x) { return _mm512_sqrt_pd(x); }
+  static VD floor(VD x) { return _mm512_roundscale_pd(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC); }
+  static VD ceil(VD x) { return _mm512_roundscale_pd(x, _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC); }
+  static VD trunc(VD x) { return _mm512_roundscale_pd(x, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC); }
+  static VD nearest(VD x) { return _mm512_roundscale_pd(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+#elif defined(__AVX2__)
+  static VD min(VD x, VD a) { return _mm256_min_pd(x, a); }
+  static VD max(VD x, VD a) { return _mm256_max_pd(x, a); }
+  static VD fma(VD a, VD b, VD c) { return _mm256_fmadd_pd(a, b, c); }
+  static VD sqrt(VD x) { return _mm256_sqrt_pd(x); }
+  static VD floor(VD x) { return _mm256_floor_pd(x); }
+  static VD ceil(VD x) { return _mm256_ceil_pd(x); }
+  static VD trunc(VD x) { return _mm256_round_pd(x, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC); }
+  static VD nearest(VD x) { return _mm256_round_pd(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+#else
+  static VD min(VD x, VD a) { return x < a ? x : a; }
+  static VD max(VD x, VD a) { return x > a ? x : a; }
+  static VD fma(VD a, VD b, VD c) { return a * b + c; }
+  static VD sqrt(VD x) { return each(x, [](double d) { return std::sqrt(d); }); }
+  static VD floor(VD x) { return each(x, [](double d) { return std::floor(d); }); }
+  static VD ceil(VD x) { return each(x, [](double d) { return std::ceil(d); }); }
+  static VD trunc(VD x) { return each(x, [](double d) { return std::trunc(d); }); }
+  static VD nearest(VD x) { return each(x, [](double d) { return std::nearbyint(d); }); }
+
+ private:
+  template <class F>
+  static VD each(VD x, F f) {
+    for (int j = 0; j < kVectorBytes / 8; ++j) x[j] = f(x[j]);
+    return x;
+  }
+#endif
+};
+
 }  // namespace math
 }  // namespace
 }  // namespace lazyt::onednn::vm

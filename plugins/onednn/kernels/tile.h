@@ -1,15 +1,16 @@
-// The register machine for f32 code: eight vector registers hold a tile of elements and are handed from
+// The register machine for f32 code, and one for f64 code: eight vector registers hold a tile of elements and are handed from
 // instruction to instruction; each instruction ends in a jump to the next. What is used twice lies in eight registers
 // more, where the CPU has them, or in a slot in the first-level cache. Instructions read one running value and up to two operands.
 //
-// Compiled for each instruction set like the vector machine (vm.h), of which it runs the f32 part.
+// Compiled for each instruction set like the vector machine (vm.h), of which it runs the floating part.
 #pragma once
 
 #include <cstdint>
 
 namespace lazyt::onednn::tile {
 
-inline constexpr int kMaxTile = 128;  // elements of the largest tile (AVX-512)
+inline constexpr int kMaxTile = 128;  // elements of the largest tile (f32, AVX-512)
+inline constexpr int kMaxTileBytes = 512;
 
 enum class Op : uint8_t {
   kEnd,      // back over A instructions to the first, for the next tile
@@ -99,12 +100,12 @@ static_assert(kForms >= 4, "forms of two operands");
 
 struct Machine {
   int tile;  // elements
-  const void* functions[static_cast<int>(Op::kCount)][kForms];
+  const void* functions[static_cast<int>(Op::kCount)][kForms];  // none: it has no such instruction
   // Runs the code (ended by kEnd) for tiles at 0, tile, 2 * tile, ... below n. n is a multiple of the tile.
   void (*run)(const Bound* code, int64_t n);
 };
 
 // In step with vm::table().
-const Machine& machine();
+const Machine& machine(bool f64);
 
 }  // namespace lazyt::onednn::tile

@@ -103,11 +103,14 @@ class Compiler {
  public:
   explicit Compiler(const Source& s)
       : s_(s),
+        f64_(std::any_of(s.registers.begin(), s.registers.end(), [](auto& r) { return r.type == Type::kF64; })),
+        machine_(machine(f64_)),
         uses_(s.registers.size(), 0),
         last_(s.registers.size(), 0),
         where_(s.registers.size(), kNone) {}
 
   std::optional<Code> run() {
+    out_.f64 = f64_;
     for (size_t k = 0; k < s_.code.size(); ++k)
       for (uint16_t r : {s_.code[k].a, s_.code[k].b, s_.code[k].c})
         if (r != kNone) uses_[r]++, last_[r] = k;
@@ -119,10 +122,10 @@ class Compiler {
       const uint16_t memory = operand({false, r, reg.running, false, form_of(reg)});
       if (is_integer(reg.type)) {
         where_[r] = memory;
-      } else if (reg.type == Type::kF32 && (reg.half == kAnyForm || !one_of_two(r))) {
+      } else if (reg.type == real() && (reg.half == kAnyForm || !one_of_two(r))) {
         where_[r] = memory;
       } else if (uses_[r]) {
-        add(reg.type == Type::kF32 ? Op::kLoad : Op::kLoadU8, memory);
+        add(reg.type == real() ? Op::kLoad : Op::kLoadU8, memory);
         spill(r);
       }
     }
@@ -131,20 +134,22 @@ class Compiler {
       if (!instruction(s_.code[k])) return std::nullopt;
       finish(k);
     }
-    out_.code.push_back({machine().functions[static_cast<int>(Op::kEnd)][kAnyForm], 0, 0});
+    out_.code.push_back({machine_.functions[static_cast<int>(Op::kEnd)][kAnyForm], 0, 0});
+    if (std::any_of(out_.code.begin(), out_.code.end(), [](auto& i) { return !i.function; })) return std::nullopt;
     return std::move(out_);
   }
 
  private:
+  Type real() const { return f64_ ? Type::kF64 : Type::kF32; }
   static bool is_integer(Type t) { return t == Type::kI8 || t == Type::kU8 || t == Type::kI32; }
   static Form form_of(const Source::Register& r) {
     return r.type == Type::kI8 ? kI8 : r.type == Type::kU8 ? kU8 : r.type == Type::kI32 ? kI32 : r.half;
   }
-  // f32, bool; integers that come from memory as floats, and floats that go there as integers.
+  // Floats of one width, bool; beside f32 integers that come from memory as floats, and floats that go there as integers.
   bool has_form(uint16_t r) const {
     const Source::Register& reg = s_.registers[r];
-    if (reg.type == Type::kF32 || reg.type == Type::kBool) return true;
-    if (!is_integer(reg.type) || reg.made_outside != reg.running || (!reg.made_outside && uses_[r])) return false;
+    if (reg.type == real() || reg.type == Type::kBool) return true;
+    if (f64_ || !is_integer(reg.type) || reg.made_outside != reg.running || (!reg.made_outside && uses_[r])) return false;
     return std::all_of(s_.code.begin(), s_.code.end(), [&](const Source::Instruction& i) {
       const bool reads = i.a == r || i.b == r || i.c == r, makes = i.out == r;
       const Type other = s_.registers[reads ? i.out : i.a].type;
@@ -161,7 +166,7 @@ class Compiler {
       form = (is_number(a) ? 1 : 0) + (is_number(b) ? 2 : 0);
     else if (op < Op::kSquare && a < out_.operands.size())
       form = is_number(a) ? kNumber : out_.operands[a].half != kAnyForm ? out_.operands[a].half : first_touch(a) ? kRunning : kAnyForm;
-    const auto& forms = machine().functions[static_cast<int>(op)];
+    const auto& forms = machine_.functions[static_cast<int>(op)];
     out_.code.push_back({forms[form] ? forms[form] : forms[kAnyForm], a, b});
   }
   // Whether a tile of the operand comes from memory with the instruction that is added now: only then it is fetched ahead,
@@ -182,7 +187,7 @@ class Compiler {
   bool is_number(uint16_t o) const { return !out_.operands[o].scratch && !out_.operands[o].running; }
   // The running value, register r, also in the second tile in registers, if that is free and r is no operand of two.
   bool bank(uint16_t r) {
-    if (bank_taken_ || !machine().functions[static_cast<int>(Op::kStore)][kBank] || one_of_two(r)) return false;
+    if (bank_taken_ || !machine_.functions[static_cast<int>(Op::kStore)][kBank] || one_of_two(r)) return false;
     bank_taken_ = true;
     where_[r] = operand({true, 0, false, true, kBank});
     add(Op::kStore, where_[r]);
@@ -293,7 +298,7 @@ class Compiler {
     if (reg.kept) {
       const uint16_t memory = operand({false, i.out, true, true, form_of(reg)});
       add(reg.type == Type::kBool ? Op::kStoreU8 : Op::kStore, memory);
-      if (reg.type == Type::kF32 && reg.half == kAnyForm) where_[i.out] = memory;
+      if (reg.type == real() && reg.half == kAnyForm) where_[i.out] = memory;
     }
     if (read_later && !bank(i.out) && !in_memory(i.out)) spill(i.out);
     // Tiles of registers whose last reader this was.
@@ -309,6 +314,8 @@ class Compiler {
   bool freed(uint16_t r) const { return where_[r] == kNone; }
 
   const Source& s_;
+  const bool f64_;
+  const Machine& machine_;
   Code out_;
   std::vector<uint32_t> uses_;
   std::vector<size_t> last_;
@@ -324,7 +331,7 @@ class Compiler {
 std::optional<Code> compile(const Source& source) {
   // Bytes alone are faster as bytes.
   const auto& registers = source.registers;
-  if (std::none_of(registers.begin(), registers.end(), [](const auto& r) { return r.type == vm::Type::kF32; })) return std::nullopt;
+  if (std::none_of(registers.begin(), registers.end(), [](const auto& r) { return vm::is_float(r.type); })) return std::nullopt;
   return Compiler(source).run();
 }
 

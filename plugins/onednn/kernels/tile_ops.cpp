@@ -1,21 +1,35 @@
-// Compiled once for each instruction set, with LAZYT_TILE_MACHINE naming what it defines.
+// Compiled once for each instruction set, with LAZYT_TILE_MACHINE naming what it defines; and again for doubles (tile_f64.cpp).
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <type_traits>
 
 #include "halves.h"
 #include "tile.h"
+#if LAZYT_TILE_F64
+#include "vector_math.h"
+#else
 #include "vm_math.h"
+#endif
 
 namespace lazyt::onednn::tile {
 namespace {
 
 namespace math = vm::math;
+#if LAZYT_TILE_F64
+using Real = double;
+using V = math::VD;
+using VI = math::VL;
+constexpr int kWidth = vm::kVectorBytes / 8;
+#else
+using Real = float;
 using math::kWidth;
 using math::V;
 using math::VI;
+#endif
 using L = math::Lanes<V>;
+using Int = std::conditional_t<sizeof(Real) == 8, int64_t, int32_t>;
 constexpr int kTile = 8 * kWidth;
 
 using Next = void (*)(const Bound* ip, int64_t i, int64_t n, V v0, V v1, V v2, V v3, V v4, V v5, V v6, V v7);
@@ -33,22 +47,24 @@ register V w6 asm("xmm30");
 register V w7 asm("xmm31");
 #endif
 
-V load(const float* p) {
+V load(const Real* p) {
   V v;
   std::memcpy(&v, p, sizeof v);
   return v;
 }
-void store(float* p, V v) { std::memcpy(p, &v, sizeof v); }
+void store(Real* p, V v) { std::memcpy(p, &v, sizeof v); }
 V copysign(V size, V sign) {
-  const VI bit = VI{} + INT32_MIN;
+  const VI bit = VI{} + std::numeric_limits<Int>::min();
   return std::bit_cast<V>((std::bit_cast<VI>(size) & ~bit) | (std::bit_cast<VI>(sign) & bit));
 }
-V truth(VI c) { return c ? V{} + 1.0f : V{}; }
+V absolute(V x) { return std::bit_cast<V>(std::bit_cast<VI>(x) & std::numeric_limits<Int>::max()); }
+constexpr Real kOne = 1, kZero = 0;
+V truth(VI c) { return c ? V{} + kOne : V{}; }
 
-const float* at(const Operand& o, int64_t i) { return static_cast<const float*>(o.base) + (i & o.mask); }
+const Real* at(const Operand& o, int64_t i) { return static_cast<const Real*>(o.base) + (i & o.mask); }
 template <Form form>
 auto* at(const Operand& o, int64_t i) {
-  using E = std::conditional_t<form == kBf16, BFloat16, std::conditional_t<form == kF16, Half, float>>;
+  using E = std::conditional_t<form == kBf16, BFloat16, std::conditional_t<form == kF16, Half, Real>>;
   return static_cast<E*>(o.base) + (i & o.mask);
 }
 
@@ -56,10 +72,11 @@ template <Op op>
 V apply(V x) {
   if constexpr (op == Op::kSquare) return x * x;
   if constexpr (op == Op::kNeg) return -x;
-  if constexpr (op == Op::kAbs) return math::abs<V>(x);
+  if constexpr (op == Op::kAbs) return absolute(x);
   if constexpr (op == Op::kSqrt) return L::sqrt(x);
-  if constexpr (op == Op::kRsqrt) return 1.0f / L::sqrt(x);
-  if constexpr (op == Op::kReciprocal) return 1.0f / x;
+  if constexpr (op == Op::kRsqrt) return kOne / L::sqrt(x);
+  if constexpr (op == Op::kReciprocal) return kOne / x;
+#if !LAZYT_TILE_F64
   if constexpr (op == Op::kExp) return math::exp<V>(x);
   if constexpr (op == Op::kExp2) return math::exp2<V>(x);
   if constexpr (op == Op::kExpm1) return math::expm1<V>(x);
@@ -69,16 +86,17 @@ V apply(V x) {
   if constexpr (op == Op::kSigmoid) return math::sigmoid<V>(x);
   if constexpr (op == Op::kErf) return math::erf<V>(x);
   if constexpr (op == Op::kGeluOfHalf) return math::gelu_of_half<V>(x);
-  if constexpr (op == Op::kSign) return truth(x > 0.0f) - truth(x < 0.0f);
-  if constexpr (op == Op::kNot) return truth(x == 0.0f);
+  if constexpr (op == Op::kRoundBf16) return vm::round_to(x, BFloat16{});
+  if constexpr (op == Op::kRoundF16) return vm::round_to(x, Half{});
+#endif
+  if constexpr (op == Op::kSign) return truth(x > kZero) - truth(x < kZero);
+  if constexpr (op == Op::kNot) return truth(x == kZero);
   if constexpr (op == Op::kIsNan) return truth(x != x);
-  if constexpr (op == Op::kToBool) return truth(x != 0.0f);
+  if constexpr (op == Op::kToBool) return truth(x != kZero);
   if constexpr (op == Op::kFloor) return L::floor(x);
   if constexpr (op == Op::kCeil) return L::ceil(x);
   if constexpr (op == Op::kRound) return L::nearest(x);
   if constexpr (op == Op::kTrunc) return L::trunc(x);
-  if constexpr (op == Op::kRoundBf16) return vm::round_to(x, BFloat16{});
-  if constexpr (op == Op::kRoundF16) return vm::round_to(x, Half{});
 }
 
 template <Op op>
@@ -146,11 +164,12 @@ void run_load(ARGUMENTS) {
 void run_load_u8(ARGUMENTS) {
   const uint8_t* a = static_cast<const uint8_t*>(ip->a.base) + (i & ip->a.mask);
 #define STEP(k) \
-  for (int j = 0; j < kWidth; ++j) v##k[j] = static_cast<float>(a[k * kWidth + j]);
+  for (int j = 0; j < kWidth; ++j) v##k[j] = static_cast<Real>(a[k * kWidth + j]);
   EACH(STEP)
 #undef STEP
   NEXT;
 }
+#if !LAZYT_TILE_F64
 using Signed = int8_t __attribute__((vector_size(kWidth)));
 using Unsigned = uint8_t __attribute__((vector_size(kWidth)));
 template <class E>
@@ -198,8 +217,9 @@ void run_store_integers(ARGUMENTS) {
 #undef STEP
   NEXT;
 }
+#endif
 void run_store(ARGUMENTS) {
-  float* a = const_cast<float*>(at(ip->a, i));
+  Real* a = const_cast<Real*>(at(ip->a, i));
 #define STEP(k)                \
   store(a + k * kWidth, v##k); \
   IN_ORDER;
@@ -228,6 +248,23 @@ void run_store_u8(ARGUMENTS) {
 #undef STEP
   NEXT;
 }
+#if LAZYT_TILE_F64
+// By the C library, if it has them.
+template <Op op>
+vm::UnaryVector<double> library = nullptr;
+template <Op op>
+V apply_library(V x) {
+  if constexpr (op == Op::kSigmoid) return kOne / (kOne + library<Op::kExp>(-x));
+  else return library<op>(x);
+}
+template <Op op>
+void run_library(ARGUMENTS) {
+#define STEP(k) v##k = apply_library<op>(v##k);
+  EACH(STEP)
+#undef STEP
+  NEXT;
+}
+#endif
 template <Op op>
 void run_unary(ARGUMENTS) {
 #define STEP(k) v##k = apply<op>(v##k);
@@ -276,13 +313,13 @@ void run_load_bank(ARGUMENTS) {
 #endif
 template <Op op, int form>
 void run_ternary(ARGUMENTS) {
-  const float *a = at(ip->a, i), *b = at(ip->b, i);
+  const Real *a = at(ip->a, i), *b = at(ip->b, i);
 #define STEP(k)                                                                                                   \
   {                                                                                                               \
     const V p = operand<form & 1 ? kNumber : kAnyForm>(a, k), q = operand<form & 2 ? kNumber : kAnyForm>(b, k); \
     v##k = op == Op::kFma      ? L::fma(v##k, p, q)                                                               \
            : op == Op::kFmaAdd ? L::fma(p, q, v##k)                                                               \
-           : v##k != 0.0f      ? p                                                                                \
+           : v##k != kZero     ? p                                                                                \
                                : q;                                                                               \
     if constexpr (form != 3) IN_ORDER;                                                                            \
   }
@@ -305,6 +342,7 @@ Machine make() {
   set(Op::kLoad, run_load<kAnyForm>);
   set(Op::kLoad, run_load<kNumber>, kNumber);
   set(Op::kLoad, run_load<kRunning>, kRunning);
+#if !LAZYT_TILE_F64
   set(Op::kLoad, run_load<kBf16>, kBf16);
   set(Op::kLoad, run_load<kF16>, kF16);
   set(Op::kLoad, run_load_integers<int8_t>, kI8);
@@ -313,6 +351,9 @@ Machine make() {
   set(Op::kStore, run_store_integers<int8_t>, kI8);
   set(Op::kStore, run_store_integers<uint8_t>, kU8);
   set(Op::kStore, run_store_integers<int32_t>, kI32);
+  set(Op::kStore, run_store_half<kBf16>, kBf16);
+  set(Op::kStore, run_store_half<kF16>, kF16);
+#endif
 #if LAZYT_TILE_BANK
   set(Op::kLoad, run_load_bank, kBank);
   set(Op::kStore, run_store_bank, kBank);
@@ -322,29 +363,41 @@ Machine make() {
 #endif
   set(Op::kLoadU8, run_load_u8);
   set(Op::kStore, run_store);
-  set(Op::kStore, run_store_half<kBf16>, kBf16);
-  set(Op::kStore, run_store_half<kF16>, kF16);
   set(Op::kStoreU8, run_store_u8);
 #define BINARY(op)                                  \
   set(Op::op, run_binary<Op::op, kAnyForm>);             \
   set(Op::op, run_binary<Op::op, kNumber>, kNumber);    \
   set(Op::op, run_binary<Op::op, kRunning>, kRunning);  \
-  set(Op::op, run_binary<Op::op, kBf16>, kBf16);        \
-  set(Op::op, run_binary<Op::op, kF16>, kF16);      \
+  OF_HALVES(op)                                         \
   IN_BANK(op)
+#if LAZYT_TILE_F64
+#define OF_HALVES(op)
+#else
+#define OF_HALVES(op)                            \
+  set(Op::op, run_binary<Op::op, kBf16>, kBf16); \
+  set(Op::op, run_binary<Op::op, kF16>, kF16);
+#endif
 #define UNARY(op) set(Op::op, run_unary<Op::op>);
 #define TERNARY(op)                  \
   set(Op::op, run_ternary<Op::op, 0>, 0); \
   set(Op::op, run_ternary<Op::op, 1>, 1); \
   set(Op::op, run_ternary<Op::op, 2>, 2); \
   set(Op::op, run_ternary<Op::op, 3>, 3);
-  BINARY(kAdd)
-  BINARY(kSub) BINARY(kSubFrom) BINARY(kMul) BINARY(kDiv) BINARY(kDivInto) BINARY(kMax) BINARY(kMin) BINARY(kCopysign) BINARY(kCopysignOf)
-      BINARY(kEq) BINARY(kNe) BINARY(kLt) BINARY(kLe) BINARY(kGt) BINARY(kGe) TERNARY(kFma) TERNARY(kFmaAdd)
-          TERNARY(kSelect) UNARY(kSquare) UNARY(kNeg) UNARY(kAbs) UNARY(kSqrt) UNARY(kRsqrt)
-              UNARY(kReciprocal) UNARY(kExp) UNARY(kExp2) UNARY(kExpm1) UNARY(kLog) UNARY(kLog1p) UNARY(kTanh)
-                  UNARY(kSigmoid) UNARY(kErf) UNARY(kGeluOfHalf) UNARY(kSign) UNARY(kNot) UNARY(kIsNan) UNARY(kToBool)
-                      UNARY(kFloor) UNARY(kCeil) UNARY(kRound) UNARY(kTrunc) UNARY(kRoundBf16) UNARY(kRoundF16) return m;
+  BINARY(kAdd) BINARY(kSub) BINARY(kSubFrom) BINARY(kMul) BINARY(kDiv) BINARY(kDivInto) BINARY(kMax) BINARY(kMin)
+  BINARY(kCopysign) BINARY(kCopysignOf) BINARY(kEq) BINARY(kNe) BINARY(kLt) BINARY(kLe) BINARY(kGt) BINARY(kGe)
+  TERNARY(kFma) TERNARY(kFmaAdd) TERNARY(kSelect)
+  UNARY(kSquare) UNARY(kNeg) UNARY(kAbs) UNARY(kSqrt) UNARY(kRsqrt) UNARY(kReciprocal) UNARY(kSign) UNARY(kNot)
+  UNARY(kIsNan) UNARY(kToBool) UNARY(kFloor) UNARY(kCeil) UNARY(kRound) UNARY(kTrunc)
+#if LAZYT_TILE_F64
+#define LIBRARY(op, name) \
+  if ((library<Op::op> = vm::vector_function<double, vm::UnaryVector<double>>(name))) set(Op::op, run_library<Op::op>);
+  LIBRARY(kExp, "exp") LIBRARY(kExp2, "exp2") LIBRARY(kExpm1, "expm1") LIBRARY(kTanh, "tanh") LIBRARY(kErf, "erf")
+  if (library<Op::kExp>) set(Op::kSigmoid, run_library<Op::kSigmoid>);
+#else
+  UNARY(kExp) UNARY(kExp2) UNARY(kExpm1) UNARY(kLog) UNARY(kLog1p) UNARY(kTanh) UNARY(kSigmoid) UNARY(kErf)
+  UNARY(kGeluOfHalf) UNARY(kRoundBf16) UNARY(kRoundF16)
+#endif
+  return m;
 }
 
 }  // namespace

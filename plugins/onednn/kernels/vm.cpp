@@ -16,13 +16,16 @@ namespace tile {
 const Machine& portable_machine();
 const Machine& avx2_machine();
 const Machine& avx512_machine();
+const Machine& portable_machine_f64();
+const Machine& avx2_machine_f64();
+const Machine& avx512_machine_f64();
 }  // namespace tile
 
 namespace {
 
 struct Isa {
   const vm::Table& table;
-  const tile::Machine& machine;
+  const tile::Machine &machine, &machine_f64;
 };
 
 Isa choose() {
@@ -39,11 +42,11 @@ Isa choose() {
                                                          "'; it can be avx512, avx2 or portable");
   }
   if (wanted != "portable") {
-    if (avx512 && wanted != "avx2") return {vm::avx512_table(), tile::avx512_machine()};
-    if (avx2) return {vm::avx2_table(), tile::avx2_machine()};
+    if (avx512 && wanted != "avx2") return {vm::avx512_table(), tile::avx512_machine(), tile::avx512_machine_f64()};
+    if (avx2) return {vm::avx2_table(), tile::avx2_machine(), tile::avx2_machine_f64()};
   }
 #endif
-  return {vm::portable_table(), tile::portable_machine()};
+  return {vm::portable_table(), tile::portable_machine(), tile::portable_machine_f64()};
 }
 
 const Isa& isa() {
@@ -54,6 +57,6 @@ const Isa& isa() {
 }  // namespace
 
 const vm::Table& vm::table() { return isa().table; }
-const tile::Machine& tile::machine() { return isa().machine; }
+const tile::Machine& tile::machine(bool f64) { return f64 ? isa().machine_f64 : isa().machine; }
 
 }  // namespace lazyt::onednn

@@ -264,3 +264,25 @@ def test_chains_of_f64(name, n):
     want = CHAINS_OF_F64[name](x, y, m)
     got = CHAINS_OF_F64[name](*(t.to("lazyt") for t in (x, y, m))).cpu()
     torch.testing.assert_close(got, want, rtol=1e-13, atol=1e-13, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("row", [255, 256, 300, 512, 1024, 8192, 16384])
+def test_rows_that_repeat(row, dtype):
+    torch.manual_seed(0)
+    x, bias = torch.randn(37, row).to(dtype), torch.randn(row).to(dtype)
+    mask, column = torch.rand(row) < 0.5, torch.randn(37, 1).to(dtype)
+    one_each = torch.randn(37, 3, row).to(dtype)
+
+    def results(x, bias, mask, column, one_each):
+        yield torch.maximum(x, bias) - 1
+        yield torch.where(mask, x * 2, bias)
+        yield (x * bias[1:].sum()) * 0 + torch.minimum(bias, x.abs())
+        yield (x + bias) * column
+        yield one_each * bias + x[:, None]
+        yield torch.maximum(x.view(-1)[: row * 5].view(5, row), bias.view(1, row))
+
+    want = list(results(x, bias, mask, column, one_each))
+    got = [t.cpu() for t in results(*(t.to("lazyt") for t in (x, bias, mask, column, one_each)))]
+    for a, b in zip(got, want, strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=0)

@@ -1,6 +1,7 @@
 #include "fused.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <numbers>
 
@@ -377,11 +378,13 @@ void FusedKernel::build(Builder& b, const std::vector<StorageId>& may_alias_inpu
       step->tile_slots_.push_back(scratch ? uint16_t{0} : slot[r]);
       const bool is_half = !scratch && (o.half == tile::kBf16 || o.half == tile::kF16);
       step->tile_sizes_.push_back(static_cast<uint8_t>(scratch ? 4 : is_half ? 2 : vm::size_of(registers_[r].type)));
-      bool is_direct = false;
+      bool is_direct = false, in_row = false;
       if (!scratch && registers_[r].source == Source::kLoad) {
         const FusedStep::Load& l = step->loads_[registers_[r].source_index];
-        is_direct = l.direct || l.in_row;
+        in_row = l.in_row;
+        is_direct = l.direct || in_row;
       }
+      step->tile_in_row_.push_back(in_row);
       if (!scratch && registers_[r].source == Source::kNone) is_direct = stored[r];
       step->tile_direct_.push_back(is_direct);
     }
@@ -392,6 +395,15 @@ void FusedKernel::build(Builder& b, const std::vector<StorageId>& may_alias_inpu
                     [](auto& l) { return l.single || l.direct || l.in_row || l.one_a_row; }) &&
         std::all_of(step->stores_.begin(), step->stores_.end(), [](auto& s) { return s.direct; });
     if (all_direct) step->block_ = 16 * kBlock;
+    // Rows that repeat need no blocks of their own where they begin with a block.
+    auto repeats = [](auto& l) {
+      return l.single || l.linear || (l.in_row && std::all_of(l.strides.begin(), l.strides.end() - 1, [](int64_t s) { return s == 0; }));
+    };
+    if (all_direct && step->by_rows_ && std::has_single_bit(static_cast<uint64_t>(loops.dims.back())) && step->block_ % loops.dims.back() == 0 &&
+        std::all_of(step->loads_.begin(), step->loads_.end(), repeats)) {
+      step->period_ = loops.dims.back();
+      step->by_rows_ = false;
+    }
   }
   step->fills_ = code_.empty() && reductions_.empty() && !stores_.empty() &&
                  std::all_of(step->loads_.begin(), step->loads_.end(), [](auto& l) { return l.single; }) &&

@@ -186,6 +186,10 @@ void FusedStep::block(const Frame& frame, Block& b, int64_t at, int n) const {
       }
       continue;
     }
+    if (l.in_row && period_) {
+      b.slot[l.slot] = const_cast<std::byte*>(from);
+      continue;
+    }
     if (l.in_row) {
       for_each_run(loops_, l.strides, at, n, [&](int64_t offset, int64_t, int, int) {
         b.slot[l.slot] = const_cast<std::byte*>(from + offset * l.size);
@@ -276,7 +280,9 @@ void FusedStep::run_tiles(Block& b, int n) const {
   for (size_t k = 0; k < tile_.operands.size(); ++k) {
     const tile::Code::Operand& o = tile_.operands[k];
     operands[k] = {o.scratch ? scratch + size_t{o.index} * kTileBytes : b.slot[tile_slots_[k]],
-                   o.running ? -1 : 0};
+                   !o.running                      ? 0
+                   : period_ && tile_in_row_[k] ? period_ - 1
+                                                  : -1};
   }
   if (full) run(full);
   if (!rest) return;

@@ -86,7 +86,11 @@ class FusedStep final : public Step {
   int64_t block_ = vm::kBlock;        // elements brought in at a time
   bool fills_ = false;    // nothing but numbers, or single elements, to store, each where the loops run
   int64_t reduced_at_once_ = vm::kBlock;  // elements of a row
+  // Elements after which a load that is in_row begins anew, where blocks run past the end of rows: a power of two, which the register
+  // machine's masks can say. Else 0.
+  int64_t period_ = 0;
   bool by_rows_ = false;  // no block goes past the end of the innermost loop
+  std::vector<bool> tile_in_row_;     // of tile_'s operands: a load that is in_row
   std::vector<uint8_t> tile_sizes_;   // of tile_'s operands that run: bytes of an element
   std::vector<Instruction> code_;
   std::vector<Load> loads_;

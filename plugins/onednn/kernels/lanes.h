@@ -33,7 +33,7 @@ using VI = int32_t __attribute__((vector_size(kVectorBytes)));
 
 // select: by a comparison. min, max: x where it is NaN; of
 // two vectors: a where both are 0, or one is NaN. fma: a * b + c in one rounding where the CPU has it. round: to
-// the nearest integer, ties to even, |x| < 2^22. scale: p * 2^n, n whole and in [-152, 130].
+// the nearest integer, ties to even, |x| < 2^22. scale: p * 2^n, n whole and in [-152, 130]. reciprocal: of x >= 1.
 template <class F>
 struct Lanes;
 
@@ -53,6 +53,7 @@ struct Lanes<float> {
 #endif
   }
   static float round(float x) { return (x + 12582912.0f) - 12582912.0f; }  // 1.5 * 2^23 leaves no room for a fraction
+  static float reciprocal(float x) { return 1.0f / x; }
   static float scale(float p, float n) {
     const float half = round(n * 0.5f);
     auto pow2 = [](float whole) { return std::bit_cast<float>((static_cast<I>(whole) + 127) << 23); };
@@ -79,7 +80,14 @@ struct Lanes<V> {
   static V ceil(V x) { return _mm512_roundscale_ps(x, _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC); }
   static V trunc(V x) { return _mm512_roundscale_ps(x, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC); }
   static V nearest(V x) { return round(x); }
+  // 14 bits and a step of Newton's, which a division takes three times as long for; beyond that has no small reciprocal.
+  static V reciprocal(V x) {
+    if (_mm512_cmp_ps_mask(x, _mm512_set1_ps(0x1p120f), _CMP_GT_OQ)) return 1.0f / x;
+    const V y = _mm512_rcp14_ps(x);
+    return _mm512_fmadd_ps(y, _mm512_fnmadd_ps(x, y, _mm512_set1_ps(1.0f)), y);
+  }
 #else
+  static V reciprocal(V x) { return 1.0f / x; }
   static V scale(V p, V n) {
     const V half = round(n * 0.5f);
     auto pow2 = [](V whole) { return std::bit_cast<V>((to_int(whole) + 127) << 23); };

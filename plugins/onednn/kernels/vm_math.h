@@ -142,7 +142,7 @@ F log1p(F x) {
 
 template <class F>
 F sigmoid(F x) {
-  return 1.0f / (exp<F>(-x) + 1.0f);
+  return Lanes<F>::reciprocal(exp<F>(-x) + 1.0f);
 }
 
 // Rational near 0 (Cephes), by exp elsewhere; 2 ulp.

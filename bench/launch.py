@@ -1,7 +1,7 @@
 """Launch of a replayed step by the number of its operators and of its inputs and outputs, with the null plugin.
 
-cut: processor time of the recording thread in mark_step. executor: time of the executor thread from taking the launch
-to its end. Neither may grow with the operators."""
+cut: processor time of the recording thread in mark_step, with the launch itself where it runs there. executor: time of
+the executor thread from taking the launch to its end. Neither may grow with the operators."""
 
 import argparse
 import os

@@ -18,6 +18,7 @@ void print_device(uint32_t index, const loader::Device& device) {
   fmt::print("  memory        {}\n", d.total_bytes ? fmt::format("{:.1f} GiB", d.total_bytes / double(1 << 30)) : "not told");
   fmt::print("  alignment     {} bytes\n", d.alignment);
   fmt::print("  host-visible  {}\n", device.host_visible() ? "yes" : "no");
+  fmt::print("  synchronous   {}\n", device.synchronous() ? "yes" : "no");
   fmt::print("  symbolic dims {}\n", d.flags & LAZYT_DEVICE_SYMBOLIC_DIMS ? "yes" : "no");
   fmt::print("  DLPack        {}\n", d.dlpack_type ? fmt::format("type {}, number {}", d.dlpack_type, d.dlpack_id) : "no");
 }

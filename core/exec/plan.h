@@ -1,6 +1,7 @@
 // Plan: a partitioned and compiled program, ready to be launched any number of times.
 #pragma once
 
+#include <algorithm>
 #include <span>
 #include <string>
 #include <vector>
@@ -42,6 +43,8 @@ class Plan : public base::RefCounted {
   std::vector<Step> steps;
   std::vector<Source> outputs;
   std::string name;  // "step 3: train.py:12", for messages
+
+  bool has_islands() const { return std::ranges::any_of(steps, [](const Step& s) { return !s.executable; }); }
 
   // Runs all steps and fills every output, with an error too: a launch whose start fails poisons
   // all of its outputs and no others. Takes the bindings over: an input whose last reference they are

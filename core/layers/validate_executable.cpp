@@ -212,6 +212,8 @@ lazyt_status_t* Validate::executable_execute(lazyt_executable_t* executable, con
     check_kept(*work, call.code(status));
     return status;
   }
+  if (state->device->flags & LAZYT_DEVICE_SYNCHRONOUS && !seen_ready(made))
+    call.plugin("DEV-8", "the device is synchronous, and its work is not done");
   begin(std::move(work), made, args->waits);
   return nullptr;
 }

@@ -2,7 +2,8 @@
 //
 // On a worker the plugin is called in place, at the cost of two clock reads; any other thread hands the call to a
 // worker and waits. Releases do not wait: finalizers only enqueue. No lock of ours may be held during a call on a
-// worker: a call that hangs would keep it.
+// worker: a call that hangs would keep it. A synchronous device (device.h), whose calls only compute, is called in
+// place by any thread: there is nothing it could hang in but a loop, and to hand over and wait costs two wake-ups.
 #pragma once
 
 #include <condition_variable>
@@ -28,7 +29,7 @@ base::Status take_status(lazyt_status_t* status);
 // not come back: then no function is called for it any more, and neither it nor its library is ever freed.
 class Subject : public base::RefCounted {
  public:
-  explicit Subject(std::string plugin) : plugin_(std::move(plugin)) {}
+  explicit Subject(std::string plugin, bool synchronous = false) : plugin_(std::move(plugin)), synchronous_(synchronous) {}
 
   bool lost() const { return lost_.load(std::memory_order_acquire); }
   // UNAVAILABLE: what was lost, why, what to do; OK while it is not lost. [any thread]
@@ -39,12 +40,14 @@ class Subject : public base::RefCounted {
   void keep(const void* handle) const;
 
   const std::string& plugin() const { return plugin_; }
+  bool synchronous() const { return synchronous_; }  // called by any thread, which nothing gives up
 
  protected:
   virtual std::string what() const { return "plugin '" + plugin_ + "'"; }
 
  private:
   const std::string plugin_;
+  const bool synchronous_;
   mutable std::atomic<bool> lost_{false};
   mutable std::mutex mutex_;
   mutable base::Status status_;
@@ -59,7 +62,7 @@ namespace detail {
 void hand_over(std::function<void()> task, std::function<void(const base::Status&)> lost);
 base::Status answered(const Subject& subject, const char* function, lazyt_status_t* status);
 
-// REQUIRES: on a worker, or no deadline.
+// REQUIRES: on a worker, or no deadline, or a synchronous subject.
 template <class Out, class F>
 base::Status call_here(const Subject& subject, const char* function, Out& out, F& f,
                        std::chrono::nanoseconds limit) {
@@ -81,7 +84,7 @@ template <class Out, class F>
 base::Status call(const Subject& subject, const char* function, Out& out, F f,
                   std::chrono::nanoseconds limit = deadline()) {
   if (subject.lost()) return subject.lost_status();
-  if (Slot::current() || limit.count() == 0) return detail::call_here(subject, function, out, f, limit);
+  if (Slot::current() || limit.count() == 0 || subject.synchronous()) return detail::call_here(subject, function, out, f, limit);
   struct State {
     base::Ref<const Subject> subject;
     Out out;
@@ -139,7 +142,7 @@ void give_back(const Subject& subject, const base::RefCounted& owner, const char
     release(handle);
     if (slot) (void)slot->leave();
   };
-  if (releases_run_here()) return run();
+  if (releases_run_here() || (subject.synchronous() && Worker::has_turn())) return run();
   post([run, owner = base::Ref<const base::RefCounted>(&owner)] { run(); });
 }
 // Waits until all that was released before the call is gone. [any thread but workers that serve releases]

@@ -86,7 +86,7 @@ class Device : public Subject {
 
  private:
   Device(base::Ref<Plugin> p, DeviceInfo i, lazyt_device_t* h)
-      : Subject(p->info.name), plugin(std::move(p)), info(std::move(i)), handle(h) {}
+      : Subject(p->info.name, i.flags & LAZYT_DEVICE_SYNCHRONOUS), plugin(std::move(p)), info(std::move(i)), handle(h) {}
   std::string what() const override;
 };
 

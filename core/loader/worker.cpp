@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -52,6 +53,7 @@ std::atomic<int64_t>& deadline_ns() {
 // Looked at in every call of a plugin: without the call that other models of access cost (thread_state.h).
 constinit thread_local Slot* current_slot __attribute__((tls_model("initial-exec"))) = nullptr;
 thread_local const std::atomic<bool>* current_cancel_flag = nullptr;
+thread_local int turns = 0;
 std::atomic<bool> all_cancelled{false};
 
 // Held while a call is being given up.
@@ -127,10 +129,16 @@ struct Worker::State {
   std::deque<std::shared_ptr<Task>> queue;
   std::shared_ptr<Task> running;
   bool stop = false, ended = false, cancelled = false;
+  std::optional<std::thread::id> turn;  // the thread that has the worker's place
   uint64_t submitted = 0, finished = 0;
   std::atomic<uint64_t> busy_ns{0};
   std::shared_ptr<Thread> current;  // the thread that serves the queue
   std::thread thread;
+  // Whether the caller is what does the work. REQUIRES: mutex.
+  bool runs_here() const {
+    const auto id = std::this_thread::get_id();
+    return id == thread.get_id() || turn == id;
+  }
 };
 
 // Looks at the slots of all workers' threads from time to time. Starts with the first worker, never ends.
@@ -238,18 +246,44 @@ void Worker::submit(std::function<void()> run, std::function<void(const base::St
   {
     std::unique_lock lock(state_->mutex);
     // A task that waited for room would wait for its own end.
-    if (std::this_thread::get_id() != state_->thread.get_id())
+    if (!state_->runs_here())
       state_->progress.wait(
           lock, [this] { return state_->queue.size() + (state_->running ? 1 : 0) < state_->capacity; });
     state_->queue.push_back(std::move(task));
     state_->submitted++;
+    if (state_->turn) return;  // its end wakes the thread
   }
   state_->not_empty.notify_one();
 }
 
+Worker::Turn Worker::try_turn() {
+  std::lock_guard lock(state_->mutex);
+  if (state_->finished != state_->submitted) return Turn(nullptr);
+  state_->turn = std::this_thread::get_id();
+  turns++;
+  state_->submitted++;
+  return Turn(state_);
+}
+
+bool Worker::has_turn() { return turns > 0; }
+
+Worker::Turn::~Turn() {
+  if (!state_) return;
+  turns--;
+  bool more;
+  {
+    std::lock_guard lock(state_->mutex);
+    state_->turn.reset();
+    state_->finished++;
+    more = state_->stop || !state_->queue.empty();
+  }
+  if (more) state_->not_empty.notify_one();
+  state_->progress.notify_all();
+}
+
 void Worker::drain() {
   std::unique_lock lock(state_->mutex);
-  if (std::this_thread::get_id() == state_->thread.get_id()) return;  // the caller is what it would wait for
+  if (state_->runs_here()) return;  // the caller is what it would wait for
   const uint64_t goal = state_->submitted;
   state_->progress.wait(lock, [&] { return state_->finished >= goal; });
 }
@@ -267,7 +301,7 @@ void Worker::loop(const std::shared_ptr<State>& state, Thread& thread) {
   current_cancel_flag = &thread.slot.cancelled;
   std::unique_lock lock(state->mutex);
   while (true) {
-    state->not_empty.wait(lock, [&] { return state->stop || !state->queue.empty(); });
+    state->not_empty.wait(lock, [&] { return !state->turn && (state->stop || !state->queue.empty()); });
     if (state->queue.empty()) break;
     {
       std::shared_ptr<Task> task = std::move(state->queue.front());

@@ -60,6 +60,8 @@ void set_cancel_flag(const std::atomic<bool>* flag);  // lends another thread's 
 void cancel_all(bool on);                             // the process is about to exit
 
 class Worker {
+  struct State;
+
  public:
   // capacity: tasks waiting or running; submit blocks beyond that.
   explicit Worker(size_t capacity = 4);
@@ -70,16 +72,30 @@ class Worker {
   // A task must not throw; it is destroyed on the worker's thread right after it ran. lost is called once,
   // on another thread and while run may still be running, if run is given up; may be null.
   void submit(std::function<void()> run, std::function<void(const base::Status&)> lost = nullptr);
-  // Blocks until everything submitted before the call has run or was given up.
+  // The calling thread in the worker's place: while a turn lives, what is submitted waits. Nothing watches it. It ends on
+  // the thread that has taken it.
+  class Turn {
+   public:
+    explicit Turn(std::shared_ptr<State> state) : state_(std::move(state)) {}
+    Turn(const Turn&) = delete;
+    ~Turn();
+    explicit operator bool() const { return state_ != nullptr; }
+
+   private:
+    std::shared_ptr<State> state_;
+  };
+  // A turn, if all that was submitted has run. [any thread]
+  Turn try_turn();
+  static bool has_turn();  // whether the calling thread has one, of any worker
+  // Blocks until everything submitted before the call has run or was given up, and turns that began before it have ended.
   void drain();
   // Tells plugins that ask that this worker's work is no longer wanted; what is queued still runs.
   void cancel();
-  uint64_t busy_ns() const;  // time spent in tasks
+  uint64_t busy_ns() const;  // time spent in tasks, turns not counted
 
  private:
   struct Task;
   struct Thread;
-  struct State;
   static void start(const std::shared_ptr<State>& state);
   static void loop(const std::shared_ptr<State>& state, Thread& thread);
   friend class Watchdog;

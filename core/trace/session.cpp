@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cassert>
+#include <cfenv>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -291,6 +293,30 @@ loader::Worker& Session::executor() {  // REQUIRES: submit_mutex_
   return *executor_;
 }
 
+namespace {
+
+// To wake another core's thread takes 7 to 25 us of this one's, and what goes between their caches about as much again
+// (sdk_docs/decisions/0002-recorder.md): what takes less is run here. Who waits for it loses nothing by running it, but does
+// not see the threads that the executor has for longer programs.
+constexpr uint32_t kHandOverNs = 30'000, kWaitedForNs = 300'000;
+
+bool costs_less_here(const Launch& launch, const loader::Device& device) {
+  const uint32_t most = launch.reason == FlushReason::kValueNeeded ? kWaitedForNs : kHandOverNs;
+  return device.synchronous() && launch.variant->launch_ns.load(std::memory_order_relaxed) <= most;
+}
+
+// What a thread that computes for PyTorch has set (denormals, rounding) is not what programs run with.
+class DefaultArithmetic {
+ public:
+  DefaultArithmetic() { std::fegetenv(&before_), std::fesetenv(FE_DFL_ENV); }
+  ~DefaultArithmetic() { std::fesetenv(&before_); }
+
+ private:
+  std::fenv_t before_;
+};
+
+}  // namespace
+
 base::Status Session::flush(Recorder& recorder, FlushReason reason) {
   // First of all: without a device nothing is cut, so nothing is lost.
   {
@@ -298,7 +324,7 @@ base::Status Session::flush(Recorder& recorder, FlushReason reason) {
     if (recorder.empty()) return {};
   }
   LAZYT_ASSIGN_OR_RETURN(auto device, this->device());
-  std::lock_guard submit(submit_mutex_);  // launches run in the order of their flushes
+  std::unique_lock submit(submit_mutex_);  // launches run in the order of their flushes
   auto launch = std::make_shared<Launch>();
   {
     std::lock_guard recording(recording_lock);
@@ -307,20 +333,33 @@ base::Status Session::flush(Recorder& recorder, FlushReason reason) {
   }
   flushes(reason).add();
   if (exec::HostRunner* host = host_runner_) launch->threads = host->threads();
-  executor().submit([this, launch, device = std::move(device)]() mutable {
-    loader::set_thread_count(launch->threads);
-    try {
-      run(*launch, device);
-    } catch (const std::exception& e) {  // out of memory in the host, say: only this launch fails
-      auto error = base::Status(LAZYT_CODE_RESOURCE_EXHAUSTED, std::string("lazyt: the host failed to run a program: ") + e.what());
-      for (auto& out : launch->outputs) out->poison(error);
+  if (costs_less_here(*launch, *device))
+    if (auto turn = executor().try_turn()) {
+      submit.unlock();
+      const DefaultArithmetic arithmetic;
+      execute(*launch, device);
+      launch.reset();  // before the turn ends, as of what is submitted
+      return {};
     }
+  executor().submit([this, launch, device = std::move(device)]() mutable {
+    execute(*launch, device);
     launch.reset();
   }, [launch](const base::Status& lost) {
     auto error = lost.with_note(fmt::format("launch {}", launch->step), describe(*launch->tape));
     for (auto& out : launch->outputs) out->poison(error);
   });
   return {};
+}
+
+// On the executor's thread, or another's that has its turn.
+void Session::execute(Launch& launch, const base::Ref<loader::Device>& device) {
+  loader::set_thread_count(launch.threads);
+  try {
+    run(launch, device);
+  } catch (const std::exception& e) {  // out of memory in the host, say: only this launch fails
+    auto error = base::Status(LAZYT_CODE_RESOURCE_EXHAUSTED, std::string("lazyt: the host failed to run a program: ") + e.what());
+    for (auto& out : launch.outputs) out->poison(error);
+  }
 }
 
 void Session::run(Launch& launch, const base::Ref<loader::Device>& device) {
@@ -335,13 +374,22 @@ void Session::run(Launch& launch, const base::Ref<loader::Device>& device) {
       return;
     }
     launch.variant->plan = std::move(plan).value();
+    launch.variant->launch_ns = launch.variant->last_launch_ns = UINT32_MAX;
   } else {
     static base::Counter& cached = base::counter("CachedCompile");
     cached.add();
   }
-  Timer timer("ExecuteTime");
+  const auto start = std::chrono::steady_clock::now();
   exec::InFlight::get().limit(device.get(), queue_);
-  launch.variant->plan->launch(std::move(launch.inputs), launch.outputs, launch.step, launch.variant->rewrites);
+  Variant& variant = *launch.variant;
+  variant.plan->launch(std::move(launch.inputs), launch.outputs, launch.step, variant.rewrites);
+  const auto spent = std::chrono::steady_clock::now() - start;
+  base::record_time("ExecuteTime", std::chrono::duration<double>(spent).count());
+  // Islands see what the thread has set for PyTorch, so they stay on the executor's.
+  if (!variant.plan->has_islands()) {
+    const auto ns = static_cast<uint32_t>(std::min<int64_t>(std::chrono::nanoseconds(spent).count(), UINT32_MAX));
+    variant.launch_ns.store(std::min(ns, std::exchange(variant.last_launch_ns, ns)), std::memory_order_relaxed);
+  }
   if (first && at_exit_) shut_down_at_exit();
 }
 

@@ -73,8 +73,8 @@ class Session {
   // it has one. Blocks as flush does.
   base::Result<base::Ref<exec::Data>> receive(const base::Ref<exec::Data>& source);
 
-  // Cuts the recorder's trace, if there is one, and hands it to the executor. Blocks while the queue is full:
-  // callers hold neither the GIL nor the recorders' mutex.
+  // Cuts the recorder's trace, if there is one, and hands it to the executor; or runs it, where that is known to cost less
+  // (synchronous devices). Blocks while the queue is full: callers hold neither the GIL nor the recorders' mutex.
   base::Status flush(Recorder& recorder, FlushReason reason);
   base::Status flush_all(FlushReason reason);
   // Cuts the caller's trace (null: it has none) and what threads that have ended left, then waits until all that was cut
@@ -122,6 +122,7 @@ class Session {
   std::vector<Recorder*> all_recorders();
   base::Ref<loader::Device> device_in_use();  // null before the first use; may be lost
   void drain();                               // waits for what was submitted
+  void execute(Launch& launch, const base::Ref<loader::Device>& device);
   void run(Launch& launch, const base::Ref<loader::Device>& device);
   base::Result<base::Ref<exec::Plan>> plan_for(const Tape& tape, Variant& variant,
                                                const base::Ref<loader::Device>& device);

@@ -5,6 +5,7 @@
 // step of a program gives the same words, whatever tensors, addresses and scalars it uses.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -51,8 +52,11 @@ struct ScalarType {
 struct Variant : base::RefCounted {
   std::vector<uint32_t> outputs;  // slots, ascending
   std::vector<std::shared_ptr<const base::Meta>> metas;  // of the outputs, shared with their data
-  base::Ref<exec::Plan> plan;     // executor thread only
-  std::vector<uint32_t> rewrites; // executor thread only: for each output the input whose storage it goes into, or ir::kNone
+  base::Ref<exec::Plan> plan;     // executor only
+  std::vector<uint32_t> rewrites; // executor only: for each output the input whose storage it goes into, or ir::kNone
+  // What a launch takes, of the last two the shorter: one that was interrupted says nothing.
+  std::atomic<uint32_t> launch_ns{UINT32_MAX};
+  uint32_t last_launch_ns = UINT32_MAX;  // executor only
 };
 
 struct Tape : base::RefCounted {

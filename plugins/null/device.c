@@ -17,7 +17,7 @@ static lazyt_status_t *device_describe(uint32_t index, lazyt_device_info_t *out_
   if (status) return status;
   out_info->name = name;
   out_info->vendor = vendor;
-  out_info->flags = LAZYT_DEVICE_HOST_VISIBLE | LAZYT_DEVICE_SYMBOLIC_DIMS;
+  out_info->flags = LAZYT_DEVICE_HOST_VISIBLE | LAZYT_DEVICE_SYMBOLIC_DIMS | LAZYT_DEVICE_SYNCHRONOUS;
   out_info->total_bytes = 0;
   out_info->alignment = NULL_ALIGNMENT;
   out_info->dlpack_type = 0;

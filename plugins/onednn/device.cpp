@@ -52,7 +52,7 @@ lazyt_status_t* describe(uint32_t index, lazyt_device_info_t* out_info) {
     require_index(index);
     out_info->name = to_c(cpu_name());
     out_info->vendor = to_c("lazyt");
-    out_info->flags = LAZYT_DEVICE_HOST_VISIBLE;
+    out_info->flags = LAZYT_DEVICE_HOST_VISIBLE | LAZYT_DEVICE_SYNCHRONOUS;
     out_info->total_bytes = physical_bytes();
     out_info->alignment = kAlignment;
     out_info->dlpack_type = 1;  // kDLCPU

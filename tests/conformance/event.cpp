@@ -80,6 +80,20 @@ LAZYT_CASE(Event, ReadyStaysReady, "EVT-1") {
   }
 }
 
+LAZYT_CASE(Event, SynchronousWorkIsDoneAtOnce, "DEV-8") {
+  if (!(info().flags & LAZYT_DEVICE_SYNCHRONOUS)) return unsupported("the device is not synchronous");
+  Compiled program = work();
+  MUST(program);
+  EventPtr event = last_of("DEV-8", program, 3);
+  MUST(event && keeps("DEV-8", ready("DEV-8", event) == 1, "ready after execute", "1", "0"));
+  BufferPtr from = upload(Bytes(1 << 20, 1)), to = upload(Bytes(1 << 20, 2));
+  MUST(from && to);
+  lazyt_event_t* copied = nullptr;
+  MUST(ok("DEV-8", "copy", plugin().buffer->copy(from.get(), 0, to.get(), 0, 1 << 20, {}, &copied)));
+  event.reset(copied);
+  if (event) keeps("DEV-8", ready("DEV-8", event) == 1, "ready after copy", "1", "0");
+}
+
 LAZYT_CASE(Event, ErrorsStay, "EVT-1", "EVT-2") {
   EventPtr failed = failed_event();
   MUST(failed);

@@ -191,6 +191,13 @@ lazyt_status_t* query(lazyt_device_t* device, const lazyt_program_t* program, la
   return inner->capability->query(device, program, answers, count, stride);
 }
 
+lazyt_status_t* describe(uint32_t index, lazyt_device_info_t* out_info) {
+  if (lazyt_status_t* status = strike(k_device_describe)) return status;
+  if (lazyt_status_t* status = inner->device->describe(index, out_info)) return status;
+  out_info->flags &= ~LAZYT_DEVICE_SYNCHRONOUS;  // its work is late, and its calls hang
+  return nullptr;
+}
+
 lazyt_status_t* trim(lazyt_device_t* device) {
   if (lazyt_status_t* status = strike(k_device_trim)) return status;
   std::lock_guard lock(device_mutex);
@@ -277,7 +284,7 @@ void fill_tables() {
   plugin_table.executable = &executable_table;
 
   FORWARD(device, count);
-  FORWARD(device, describe);
+  REPLACE(device, describe, describe);
   FORWARD(device, open);
   REPLACE(device, close, close);
   FORWARD(device, memory_stats);

@@ -13,6 +13,8 @@
  *  DEV-5  trim changes no result.
  *  DEV-6  A device has a name; its alignment is 0 or a power of two.
  *  DEV-7  The host closes a device when all that was made on it is released.
+ *  DEV-8  Work of a synchronous device is done when the call that starts it returns: an event that such a
+ *         call gives is ready.
  *
  * SPDX-License-Identifier: BSL-1.0 */
 #ifndef LAZYT_DEVICE_H_
@@ -27,6 +29,11 @@ typedef uint64_t lazyt_device_flags_t;
 #define LAZYT_DEVICE_HOST_VISIBLE ((lazyt_device_flags_t)1u)
 /* execute may be handed value dims that are expressions over symbols (program.h). */
 #define LAZYT_DEVICE_SYMBOLIC_DIMS ((lazyt_device_flags_t)2u)
+/* Work is done by the calling thread (and threads of the plugin) before the call returns, and no call waits for
+ * hardware, another process or a lock that one of those may keep. The host then calls this device on the thread
+ * that needs the result, where a call costs no hand-over to another thread; such a call is not given up at the
+ * host's deadline. */
+#define LAZYT_DEVICE_SYNCHRONOUS ((lazyt_device_flags_t)4u)
 
 typedef struct lazyt_device_info_t {
   uint64_t struct_size;

@@ -31,6 +31,7 @@ BREAKS = {
     17: ("BUF-8", "done is called too early, and again"),
     18: ("C-3", "answers are written at the plugin's own stride"),
     19: ("EVT-1", "an event is ready no more"),
+    20: ("DEV-8", "work of a synchronous device goes on after the call"),
 }
 
 

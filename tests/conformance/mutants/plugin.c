@@ -198,7 +198,7 @@ static lazyt_status_t* device_describe(uint32_t index, lazyt_device_info_t* out)
   if (status) return status;
   out->name = name;
   out->vendor = vendor;
-  out->flags = LAZYT_DEVICE_HOST_VISIBLE;
+  out->flags = LAZYT_DEVICE_HOST_VISIBLE | (IS(20) ? LAZYT_DEVICE_SYNCHRONOUS : 0);
   out->alignment = 64;
   return NULL;
 }

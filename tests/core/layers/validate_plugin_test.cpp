@@ -411,6 +411,22 @@ TEST_F(ValidatePlugin, ExecuteGivesAnEvent) {
   broke("EXE-2");
 }
 
+TEST_F(ValidatePlugin, WorkOfASynchronousDeviceIsDone) {
+  s.device_table.describe = [](uint32_t index, lazyt_device_info_t* out) -> lazyt_status_t* {
+    lazyt_status_t* status = sound_device.describe(index, out);
+    if (!status) out->flags |= LAZYT_DEVICE_SYNCHRONOUS;
+    return status;
+  };
+  s.event_table.ready = [](lazyt_event_t* event, uint32_t* out) -> lazyt_status_t* {
+    static std::atomic<bool> asked = false;
+    if (asked.exchange(true)) return sound_event.ready(event, out);
+    return *out = 0, nullptr;
+  };
+  start();
+  run();
+  broke("DEV-8");
+}
+
 // An event that is ready at once.
 lazyt_status_t* take_anything(lazyt_executable_t*, const lazyt_execute_args_t* args, lazyt_event_t** out) {
   return sound_buffer.to_host(args->inputs[0].buffer, 0, nullptr, 0, {nullptr, 0}, out);

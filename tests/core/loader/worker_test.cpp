@@ -54,6 +54,97 @@ TEST(Worker, ATaskMaySubmitToAFullQueue) {
   EXPECT_EQ(ran, 5);
 }
 
+TEST(Worker, AnIdleWorkersTurnMayBeTaken) {
+  Worker worker;
+  worker.submit([] {});
+  worker.drain();
+  std::atomic<bool> ran = false;
+  {
+    auto turn = worker.try_turn();
+    ASSERT_TRUE(turn);
+    worker.submit([&] { ran = true; });
+    worker.drain();  // cannot wait for itself
+    EXPECT_FALSE(worker.try_turn());
+    std::this_thread::sleep_for(20ms);
+    EXPECT_FALSE(ran);
+  }
+  worker.drain();
+  EXPECT_TRUE(ran);
+}
+
+TEST(Worker, ABusyWorkersTurnIsNotGiven) {
+  Worker worker;
+  std::promise<void> gate;
+  auto open = gate.get_future().share();
+  worker.submit([open] { open.wait(); });
+  EXPECT_FALSE(worker.try_turn());
+  gate.set_value();
+  worker.drain();
+  EXPECT_TRUE(worker.try_turn());
+}
+
+TEST(Worker, OthersWaitForATurn) {
+  Worker worker(1);
+  std::atomic<bool> drained = false;
+  std::vector<std::thread> others;
+  {
+    auto turn = worker.try_turn();
+    ASSERT_TRUE(turn);
+    others.emplace_back([&] {
+      worker.drain();
+      drained = true;
+    });
+    std::this_thread::sleep_for(20ms);
+    EXPECT_FALSE(drained);
+  }
+  others[0].join();
+  EXPECT_TRUE(drained);
+}
+
+TEST(Worker, DestructorWaitsForATurn) {
+  auto worker = std::make_unique<Worker>();
+  std::atomic<bool> ended = false;
+  std::thread destroyer;
+  {
+    auto turn = worker->try_turn();
+    ASSERT_TRUE(turn);
+    destroyer = std::thread([&] {
+      worker = nullptr;
+      ended = true;
+    });
+    std::this_thread::sleep_for(20ms);
+    EXPECT_FALSE(ended);
+  }
+  destroyer.join();
+  EXPECT_TRUE(ended);
+}
+
+TEST(Worker, TurnsAndTasksOfManyThreadsNeverOverlap) {
+  Worker worker;
+  std::atomic<int> inside = 0, overlaps = 0, turns = 0;
+  auto work = [&] {
+    overlaps += inside++ != 0;
+    inside--;
+  };
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; t++)
+    threads.emplace_back([&] {
+      for (int i = 0; i < 2000; i++) {
+        if (auto turn = worker.try_turn()) {
+          work();
+          turns++;
+        } else {
+          worker.submit(work);
+        }
+        if (i % 100 == 0) worker.drain();
+      }
+    });
+  for (auto& thread : threads) thread.join();
+  worker.drain();
+  EXPECT_EQ(overlaps, 0);
+  EXPECT_GT(turns, 0);
+}
+
 TEST(Worker, DestructorRunsWhatWasSubmitted) {
   std::atomic<int> ran = 0;
   {

@@ -124,6 +124,7 @@ pub struct lazyt_plugin_capability_t {
 // lazyt/device.h
 pub const LAZYT_DEVICE_HOST_VISIBLE: lazyt_device_flags_t = 1;
 pub const LAZYT_DEVICE_SYMBOLIC_DIMS: lazyt_device_flags_t = 2;
+pub const LAZYT_DEVICE_SYNCHRONOUS: lazyt_device_flags_t = 4;
 pub type lazyt_device_flags_t = u64;
 #[repr(C)]
 pub struct lazyt_device_t {

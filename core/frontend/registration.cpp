@@ -108,6 +108,9 @@ bool stays_composite(const std::string& name) {
 
 // linear.h
 bool is_linear(const std::string& name) { return name == "aten::linear" || name == "aten::linear_backward"; }
+// Composite-implicit only where a device has no kernel: autograd has one of its own above both, as for the CPU. As what it is made of it
+// rounds halves five times instead of once.
+bool has_own_autograd(const std::string& name) { return name == "aten::silu_backward"; }
 
 bool registered_here(const c10::OperatorHandle& h) { return h.hasKernelForDispatchKey(DispatchKey::PrivateUse1); }
 
@@ -120,7 +123,7 @@ bool wants_recording(const c10::OperatorHandle& h) {
   bool explicit_kernel = h.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd) ||
                          h.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutogradNonFunctional) ||
                          h.hasKernelForDispatchKey(DispatchKey::CPU);
-  if (is_linear(h.operator_name().name)) return true;
+  if (is_linear(h.operator_name().name) || has_own_autograd(h.operator_name().name)) return true;
   if (!explicit_kernel || h.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd)) return false;
   // One that gives nothing is called for what it does: a check, a print. Its body runs when it is called.
   const auto& s = h.schema();

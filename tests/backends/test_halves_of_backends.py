@@ -101,3 +101,20 @@ def test_rows_and_columns_change_places(sizes, dtype):
     x = (torch.arange(sizes[0] * sizes[1] * sizes[2]) % 251).view(sizes).to(dtype)
     got = x.to(DEVICE).transpose(1, 2).contiguous().cpu()
     assert torch.equal(got, x.transpose(1, 2))
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_the_gradient_of_silu_is_rounded_once(dtype):
+    torch.manual_seed(0)
+    x, grad = torch.randn(2, 5000).mul(4).to(dtype)
+
+    def gradient(device):
+        leaf = x.to(device).requires_grad_()
+        F.silu(leaf).backward(grad.to(device))
+        return leaf.grad.cpu()
+
+    exact = torch.ops.aten.silu_backward(grad.double(), x.double())
+    ulp = (exact.abs().log2().floor().exp2() * torch.finfo(dtype).eps).clamp(
+        min=torch.finfo(dtype).smallest_normal
+    )
+    assert ((gradient(DEVICE).double() - exact).abs() <= 0.52 * ulp).all()

@@ -240,6 +240,24 @@ void run_store_half(ARGUMENTS) {
 #undef STEP
   NEXT;
 }
+#if defined(__AVX512F__) && !LAZYT_TILE_F64
+// The upper halves of two vectors of words by one permutation.
+void run_store_bf16(ARGUMENTS) {
+  auto* a = at<kBf16>(ip->a, i);
+  using Halves = uint16_t __attribute__((vector_size(vm::kVectorBytes)));
+  Halves upper;
+  for (int j = 0; j < 2 * kWidth; ++j) upper[j] = static_cast<uint16_t>(2 * j + 1);
+#define PAIR(k, l)                                                                                                                     \
+  {                                                                                                                                    \
+    const auto first = std::bit_cast<__m512i>(vm::rounded(v##k)), second = std::bit_cast<__m512i>(vm::rounded(v##l));                 \
+    _mm512_storeu_si512(a + k * kWidth, _mm512_permutex2var_epi16(first, std::bit_cast<__m512i>(upper), second));                     \
+    IN_ORDER;                                                                                                                          \
+  }
+  PAIR(0, 1) PAIR(2, 3) PAIR(4, 5) PAIR(6, 7)
+#undef PAIR
+  NEXT;
+}
+#endif
 void run_store_u8(ARGUMENTS) {
   uint8_t* a = static_cast<uint8_t*>(ip->a.base) + (i & ip->a.mask);
 #define STEP(k) \
@@ -351,7 +369,11 @@ Machine make() {
   set(Op::kStore, run_store_integers<int8_t>, kI8);
   set(Op::kStore, run_store_integers<uint8_t>, kU8);
   set(Op::kStore, run_store_integers<int32_t>, kI32);
+#if defined(__AVX512F__)
+  set(Op::kStore, run_store_bf16, kBf16);
+#else
   set(Op::kStore, run_store_half<kBf16>, kBf16);
+#endif
   set(Op::kStore, run_store_half<kF16>, kF16);
 #endif
 #if LAZYT_TILE_BANK

@@ -286,3 +286,15 @@ def test_rows_that_repeat(row, dtype):
     got = [t.cpu() for t in results(*(t.to("lazyt") for t in (x, bias, mask, column, one_each)))]
     for a, b in zip(got, want, strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.bool, torch.float32], ids=str)
+def test_operands_that_no_result_depends_on(dtype):
+    i, x = torch.arange(1000).to(dtype), torch.linspace(-1, 1, 1000)
+    for f in (
+        lambda i, x: torch.where(i.isinf(), x, x * 2),
+        lambda i, x: (x > 0) | i.isnan(),
+        lambda i, x: i.isinf(),
+        lambda i, x: (i.isnan(), x.exp(), i.isinf().sum(), torch.full_like(x, 3) + x[3]),
+    ):
+        torch.testing.assert_close(lazyt.to_eager(f(i.to("lazyt"), x.to("lazyt"))), f(i, x))

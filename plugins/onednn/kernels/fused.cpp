@@ -167,6 +167,8 @@ void FusedKernel::drop_unread() {
     kept.push_back(code_[k]);
   }
   code_.assign(kept.rbegin(), kept.rend());
+  for (const Load& l : loads_)
+    if (!read[l.reg]) registers_[l.reg] = {Type::kBool};  // nobody's
   std::erase_if(loads_, [&](const Load& l) { return !read[l.reg]; });
   for (size_t k = 0; k < loads_.size(); ++k) registers_[loads_[k].reg].source_index = static_cast<uint32_t>(k);
 }

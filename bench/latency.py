@@ -1,6 +1,6 @@
-"""Small steps of which the program reads a value before it goes on, against eager CPU; in turns within one process.
+"""Small steps of which the program reads a value before it goes on, against eager CPU, in turns in one process.
 
-What such a program waits for is not the arithmetic: it is recording, the launch, and whatever threads wake each other for it."""
+What such a program waits for is recording, the launch, and threads that wake each other."""
 
 import argparse
 import os

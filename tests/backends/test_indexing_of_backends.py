@@ -238,3 +238,14 @@ def test_complex_elements_are_moved():
     check(lambda x, at, s: x.index_put((at,), s), x, at, source)
     check(lambda x, at, s: x.scatter(0, at[:, None].expand(2, 3), s), x, at, source)
     check(lambda x, at: x[at], x, at)
+
+
+@pytest.mark.parametrize("bad", [-1, 77, 2**62, -(2**63), 2**63 - 1])
+def test_any_place_outside_is_found(bad):
+    x = torch.arange(77.0).expand(4, 77).contiguous().to("lazyt")
+    for place in (0, 31, 76):
+        index = torch.zeros(4, 77, dtype=torch.int64)
+        index[2, place] = bad
+        for f in (lambda i: x.gather(1, i), lambda i: x.scatter(1, i, x)):
+            with pytest.raises(RuntimeError, match="out of bounds"):
+                f(index.to("lazyt")).cpu()

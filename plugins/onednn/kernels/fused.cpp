@@ -36,6 +36,14 @@ Reg FusedKernel::number(const Number& n, Type type) {
 }
 
 Reg FusedKernel::op(vm::Op op, Reg a, Reg b, Reg c) {
+  // 0 + 1 * an index, as the toolkit's rule of arange writes it.
+  auto is_number = [&](Reg r, int64_t value) {
+    if (r == kNoReg || registers_[r].source != Source::kNumber) return false;
+    const Number& n = numbers_[registers_[r].source_index].number;
+    return n.constant && (n.integral ? n.i == value : n.d == static_cast<double>(value));
+  };
+  if (op == vm::Op::kMul && registers_[a].source == Source::kIndex && is_number(b, 1)) return a;
+  if (op == vm::Op::kAdd && registers_[b].source == Source::kIndex && is_number(a, 0)) return b;
   const Type operand = registers_[op == vm::Op::kWhere ? b : a].type;
   const vm::Function f = vm::table().functions[static_cast<int>(op)][static_cast<int>(operand)];
   if (!f) {

@@ -27,17 +27,21 @@ void for_each_place(const Frame& frame, const Places& places, const Index& index
   const bool dense = index.tensor.layout.is_dense(), wraps = places.negative == Negative::kWraps;
   parallel(frame, n, n * 4, [&](int64_t begin, int64_t end) {
     Odometer<1> at(places.dims, {&index.tensor.strides()}, begin);
+    // Copies, which what f writes cannot change: bytes may lie over anything.
+    const F own = f;
+    const bool in_order = dense, negative_too = wraps;
+    const int64_t *all = in, size = index.size, stride = index.stride;
     for (int64_t i = begin; i < end; ++i) {
-      int64_t place = in[dense ? i : at.offsets[0]];
-      if (!dense) at.next();
-      if (wraps && place < 0) place += index.size;
-      if (static_cast<uint64_t>(place) >= static_cast<uint64_t>(index.size)) {
+      int64_t place = all[in_order ? i : at.offsets[0]];
+      if (!in_order) at.next();
+      if (negative_too && place < 0) place += size;
+      if (static_cast<uint64_t>(place) >= static_cast<uint64_t>(size)) {
         int64_t seen = first_bad.load();
         while (i < seen && !first_bad.compare_exchange_weak(seen, i)) {
         }
         return;
       }
-      f(i, place * index.stride);
+      own(i, place * stride);
     }
   });
   if (const int64_t bad = first_bad.load(); bad < n)
@@ -144,7 +148,7 @@ void add_read(Builder& b, const char* name, const Tensor& self, const Indexed& i
       T* y = frame.at<T>(out);
       if (singles) {
         const int64_t step = walk.place_strides[0];
-        return for_each_place(frame, places, places.indices[0], [&](int64_t i, int64_t offset) { y[i * step] = x[offset]; });
+        return for_each_place(frame, places, places.indices[0], [=](int64_t i, int64_t offset) { y[i * step] = x[offset]; });
       }
       find(frame, places, offsets_at);
       const int64_t* offsets = frame.at<int64_t>(offsets_at);
@@ -347,6 +351,14 @@ void for_grid(const Frame& frame, const Grid& g, const int64_t* index, bool read
   else
     parallel(frame, g.n, work, [&](int64_t begin, int64_t end) { part(0, outer, begin, end); });
 }
+// Whether one of n places is not in [0, size).
+LAZYT_CLONES bool any_outside(const int64_t* in, int64_t n, int64_t size) {
+  uint64_t signs = 0;
+  const auto last = static_cast<uint64_t>(size - 1);
+#pragma omp simd reduction(| : signs)
+  for (int64_t j = 0; j < n; ++j) signs |= static_cast<uint64_t>(in[j]) | (last - static_cast<uint64_t>(in[j]));
+  return static_cast<int64_t>(signs) < 0;
+}
 void check_grid(const Frame& frame, const Grid& g, const int64_t* index) {
   const int64_t outer = toolkit::count_of(g.outer);
   std::atomic<bool> bad{false};
@@ -357,7 +369,7 @@ void check_grid(const Frame& frame, const Grid& g, const int64_t* index) {
       const int64_t* in = index + at.offsets[0];
       bool some = false;
       if (g.step_index == 1)
-        for (int64_t j = 0; j < g.n; ++j) some |= static_cast<uint64_t>(in[j]) >= static_cast<uint64_t>(g.size);
+        some = any_outside(in, g.n, g.size);
       else
         for (int64_t j = 0; j < g.n; ++j) some |= static_cast<uint64_t>(in[j * g.step_index]) >= static_cast<uint64_t>(g.size);
       for (int64_t j = 0; some && j < g.n; ++j)

@@ -1,7 +1,9 @@
-// SHA-256 of files: what an allow-list or a verdict names a library by.
+// SHA-256: what an allow-list or a verdict names a library by, and what a program is known by.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <string>
 
@@ -9,6 +11,9 @@
 
 namespace lazyt::base {
 
+using Digest = std::array<uint8_t, 32>;
+// Of the parts one after another. portably: without the processor's instructions for it; for tests.
+Digest digest(std::initializer_list<std::span<const uint8_t>> parts, bool portably = false);
 // 64 characters of lower-case hex.
 std::string sha256(std::span<const uint8_t> bytes);
 // UNAVAILABLE if the file cannot be read to its end.

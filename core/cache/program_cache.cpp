@@ -3,45 +3,23 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/counters.h"
-
 namespace lazyt::cache {
 
 ProgramCache::ProgramCache(size_t capacity) : entries_(std::max<size_t>(capacity, 1)) {}
 
-base::Hash128 ProgramCache::key(const ir::Program& program, lazyt_compile_flags_t flags) const {
-  if (constant_hash_) return {};
-  return program.hash(flags);
+base::Ref<exec::Plan> ProgramCache::find(const Key& key) {
+  std::lock_guard lock(mutex_);
+  const base::Ref<exec::Plan>* plan = entries_.get(key);
+  return plan ? *plan : nullptr;
 }
 
-base::Ref<exec::Plan> ProgramCache::find(const ir::Program& program, lazyt_compile_flags_t flags) {
-  const base::Hash128 hash = key(program, flags);
+void ProgramCache::insert(const Key& key, base::Ref<exec::Plan> plan) {
+  base::Ref<exec::Plan> evicted;  // released after the lock: a plan's end calls the plugin
   std::lock_guard lock(mutex_);
-  const Bucket* bucket = entries_.get(hash);
-  if (!bucket) return nullptr;
-  for (const Entry& entry : *bucket)
-    if (entry.flags == flags && entry.program->same_program(program)) return entry.plan;
-  base::counter("HashCollision").add();
-  return nullptr;
-}
-
-void ProgramCache::insert(base::Ref<ir::Program> program, lazyt_compile_flags_t flags,
-                          base::Ref<exec::Plan> plan) {
-  const base::Hash128 hash = key(*program, flags);
-  Entry entry{std::move(program), flags, std::move(plan)};
-  Bucket evicted;  // released after the lock: a plan's end calls the plugin
-  std::lock_guard lock(mutex_);
-  Bucket* bucket = entries_.get(hash);
-  if (!bucket) {
-    entries_.put(hash, {}, &evicted).push_back(std::move(entry));
-    return;
-  }
-  for (Entry& old : *bucket)
-    if (old.flags == flags && old.program->same_program(*entry.program)) {
-      std::swap(old, entry);
-      return;
-    }
-  bucket->push_back(std::move(entry));
+  if (base::Ref<exec::Plan>* old = entries_.get(key))
+    evicted = std::exchange(*old, std::move(plan));
+  else
+    entries_.put(key, std::move(plan), &evicted);
 }
 
 size_t ProgramCache::size() const {
@@ -50,7 +28,7 @@ size_t ProgramCache::size() const {
 }
 
 void ProgramCache::clear() {
-  auto old = decltype(entries_)(0);
+  Entries old(0);
   std::lock_guard lock(mutex_);
   entries_.swap(old);
 }

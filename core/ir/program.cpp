@@ -88,6 +88,14 @@ base::Hash128 Program::hash(uint64_t seed) const {
   return base::hash128(bytes.data(), bytes.size(), seed);
 }
 
+base::Digest Program::digest(uint64_t seed) const {
+  const std::vector<uint8_t> same = identity();
+  const uint64_t sizes[] = {seed, same.size(), block()->data.count};
+  return base::digest({{reinterpret_cast<const uint8_t*>(sizes), sizeof sizes},
+                       same,
+                       {static_cast<const uint8_t*>(lazyt_record(block(), &block()->data, 0)), block()->data.count}});
+}
+
 bool Program::same_program(const Program& other) const {
   const lazyt_table_t &a = block()->data, &b = other.block()->data;
   return a.count == b.count && identity() == other.identity() &&

@@ -9,6 +9,7 @@
 
 #include "base/hash.h"
 #include "base/ref.h"
+#include "base/sha256.h"
 #include "base/status.h"
 #include "ir/graph.h"
 
@@ -29,6 +30,8 @@ class Program : public base::RefCounted {
 
   // Of everything but the notes. Equal for programs for which same_program is true.
   base::Hash128 hash(uint64_t seed) const;
+  // As hash(), but no two programs are known, nor can be made, that share one: programs of one digest are equal.
+  base::Digest digest(uint64_t seed) const;
   // Whether both compute the same, byte by byte; source lines may differ.
   bool same_program(const Program& other) const;
 

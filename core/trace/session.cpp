@@ -402,7 +402,8 @@ base::Result<base::Ref<exec::Plan>> Session::plan_for(const Tape& tape, Variant&
   for (const ir::Output& out : graph.outputs) variant.rewrites.push_back(out.donor);
   LAZYT_RETURN_IF_ERROR(optimise(graph));
   auto program = ir::Program::from_graph(graph);
-  if (auto plan = programs_.find(*program, tape.flags); plan && plan->device == device) {
+  const auto key = cache::ProgramCache::key(*program, tape.flags);
+  if (auto plan = programs_.find(key); plan && plan->device == device) {
     base::counter("CachedCompile").add();
     return plan;
   }
@@ -411,11 +412,12 @@ base::Result<base::Ref<exec::Plan>> Session::plan_for(const Tape& tape, Variant&
     std::string path = fmt::format("{}/program_{}.lzp", *folder, programs_.size());
     if (auto s = program->save(path); !s.ok()) base::log(LAZYT_LOG_WARNING, "LAZYT_DUMP: " + s.to_string());
   }
+  program = nullptr;
   std::vector<partition::Refusal> refusals;
   LAZYT_ASSIGN_OR_RETURN(auto plan, partition::compile(std::move(graph), device, tape.flags, host_runner_, &refusals, &passes::decompose_and_mark));
   for (const partition::Refusal& r : refusals) base::note_host_reason(base::host_name(r.op.substr(0, r.op.find('.'))), r.reason, r.line);
   plan->name = where(tape);
-  programs_.insert(program, tape.flags, plan);
+  programs_.insert(key, plan);
   return plan;
 }
 

@@ -6,8 +6,6 @@
 #include <thread>
 #include <vector>
 
-#include "base/counters.h"
-
 namespace lazyt::cache {
 namespace {
 
@@ -22,75 +20,61 @@ Ref<ir::Program> program(int64_t size, uint32_t line = 0) {
   graph.outputs.push_back({graph.add_op("aten::neg", "", {ir::Arg::of_value(in)}, meta, source)});
   return ir::Program::from_graph(graph);
 }
+ProgramCache::Key key(int64_t size, lazyt_compile_flags_t flags = 0, uint32_t line = 0) {
+  return ProgramCache::key(*program(size, line), flags);
+}
 Ref<exec::Plan> plan() { return base::make_ref<exec::Plan>(); }
 
 TEST(ProgramCache, AnEqualProgramHits) {
   ProgramCache cache;
   const auto p = plan();
-  EXPECT_FALSE(cache.find(*program(2), 0));
-  cache.insert(program(2), 0, p);
-  EXPECT_EQ(cache.find(*program(2), 0), p);
+  EXPECT_FALSE(cache.find(key(2)));
+  cache.insert(key(2), p);
+  EXPECT_EQ(cache.find(key(2)), p);
   EXPECT_EQ(cache.size(), 1u);
 }
 
 TEST(ProgramCache, AnotherProgramOrOtherFlagsMiss) {
   ProgramCache cache;
-  cache.insert(program(2), 0, plan());
-  EXPECT_FALSE(cache.find(*program(3), 0));
-  EXPECT_FALSE(cache.find(*program(2), LAZYT_COMPILE_TF32));
+  cache.insert(key(2), plan());
+  EXPECT_FALSE(cache.find(key(3)));
+  EXPECT_FALSE(cache.find(key(2, LAZYT_COMPILE_TF32)));
 }
 
 TEST(ProgramCache, SourceLinesDoNotMatter) {
   ProgramCache cache;
   const auto p = plan();
-  cache.insert(program(2, 10), 0, p);
-  EXPECT_EQ(cache.find(*program(2, 20), 0), p);
+  cache.insert(key(2, 0, 10), p);
+  EXPECT_EQ(cache.find(key(2, 0, 20)), p);
 }
 
 TEST(ProgramCache, ForgetsWhatWasUsedLongestAgo) {
   ProgramCache cache(2);
-  cache.insert(program(1), 0, plan());
-  cache.insert(program(2), 0, plan());
-  EXPECT_TRUE(cache.find(*program(1), 0));
-  cache.insert(program(3), 0, plan());
-  EXPECT_TRUE(cache.find(*program(1), 0));
-  EXPECT_FALSE(cache.find(*program(2), 0));
-  EXPECT_TRUE(cache.find(*program(3), 0));
+  cache.insert(key(1), plan());
+  cache.insert(key(2), plan());
+  EXPECT_TRUE(cache.find(key(1)));
+  cache.insert(key(3), plan());
+  EXPECT_TRUE(cache.find(key(1)));
+  EXPECT_FALSE(cache.find(key(2)));
+  EXPECT_TRUE(cache.find(key(3)));
   EXPECT_EQ(cache.size(), 2u);
 }
 
 TEST(ProgramCache, InsertReplacesThePlanOfAnEqualProgram) {
   ProgramCache cache;
   const auto second = plan();
-  cache.insert(program(2), 0, plan());
-  cache.insert(program(2), 0, second);
-  EXPECT_EQ(cache.find(*program(2), 0), second);
-}
-
-TEST(ProgramCache, CollidingProgramsAreCountedAndKeptApart) {
-  ProgramCache cache;
-  cache.use_constant_hash_for_test();
-  auto& collisions = base::counter("HashCollision");
-  collisions.reset();
-  const auto a = plan(), b = plan();
-  cache.insert(program(1), 0, a);
-  EXPECT_EQ(cache.find(*program(1), 0), a);
-  EXPECT_EQ(collisions.value(), 0);
-  EXPECT_FALSE(cache.find(*program(2), 0)) << "also after a proven hit";
-  EXPECT_EQ(collisions.value(), 1);
-  cache.insert(program(2), 0, b);
-  EXPECT_EQ(cache.find(*program(1), 0), a);
-  EXPECT_EQ(cache.find(*program(2), 0), b);
-  EXPECT_EQ(collisions.value(), 1);
+  cache.insert(key(2), plan());
+  cache.insert(key(2), second);
+  EXPECT_EQ(cache.find(key(2)), second);
 }
 
 TEST(ProgramCache, ClearForgetsEverything) {
   ProgramCache cache;
   const auto p = plan();
-  cache.insert(program(2), 0, p);
+  cache.insert(key(2), p);
   cache.clear();
   EXPECT_EQ(cache.size(), 0u);
-  EXPECT_FALSE(cache.find(*program(2), 0));
+  EXPECT_FALSE(cache.find(key(2)));
   EXPECT_TRUE(p->unique());
 }
 
@@ -100,8 +84,8 @@ TEST(ProgramCache, SeveralThreadsMayUseIt) {
   for (int t = 0; t < 4; t++)
     threads.emplace_back([&] {
       for (int i = 0; i < 100; i++) {
-        const auto p = program(1 + i % 8);
-        if (!cache.find(*p, 0)) cache.insert(p, 0, plan());
+        const auto k = key(1 + i % 8);
+        if (!cache.find(k)) cache.insert(k, plan());
       }
     });
   for (auto& thread : threads) thread.join();

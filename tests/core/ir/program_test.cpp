@@ -76,6 +76,8 @@ TEST(Program, WithoutSourceLinesIsTheSameProgram) {
   EXPECT_EQ(with->hash(5), without->hash(5));
   EXPECT_TRUE(with->same_program(*without));
   EXPECT_FALSE(with->hash(5) == with->hash(6));
+  EXPECT_EQ(with->digest(5), without->digest(5));
+  EXPECT_NE(with->digest(5), with->digest(6));
 }
 
 TEST(Program, WithOneOtherNumberIsAnotherProgram) {
@@ -84,6 +86,7 @@ TEST(Program, WithOneOtherNumberIsAnotherProgram) {
   g.nodes[1].args[1] = Arg::of_double(0.25);
   auto after = Program::from_graph(g);
   EXPECT_FALSE(before->hash(0) == after->hash(0));
+  EXPECT_NE(before->digest(0), after->digest(0));
   EXPECT_FALSE(before->same_program(*after));
 }
 
@@ -93,6 +96,7 @@ TEST(Program, WithOtherBytesInAConstantIsAnotherProgram) {
   g.constants[0].bytes[0] ^= 1;
   auto after = Program::from_graph(g);
   EXPECT_FALSE(before->hash(0) == after->hash(0));
+  EXPECT_NE(before->digest(0), after->digest(0));
   EXPECT_FALSE(before->same_program(*after));
 }
 

@@ -75,27 +75,8 @@ HostBytes host_bytes(uint64_t size) {
 
 // "step 2 of 3 (aten::mm, aten::relu, ...: 14 operators), model.py:12"
 std::string describe_step(const Plan& plan, uint32_t s) {
-  constexpr size_t kNamed = 4;
   const Step& step = plan.steps[s];
-  const auto& nodes = step.graph.nodes;
-  std::string text =
-      fmt::format("{} {} of {}", step.executable ? "step" : "host step", s + 1, plan.steps.size());
-  if (nodes.empty()) return text;
-  text += " (";
-  for (size_t i = 0; i < std::min(nodes.size(), kNamed); i++) {
-    if (i > 0) text += ", ";
-    text += nodes[i].name;
-  }
-  if (nodes.size() > kNamed) text += fmt::format(", ...: {} operators", nodes.size());
-  text += ")";
-  for (const auto& node : nodes) {
-    if (!node.source) continue;
-    text += fmt::format(", {}:{}", node.source->file, node.source->line);
-    break;
-  }
-  // A plugin runs them as one: which of them it was is not known.
-  if (nodes.size() > 1 && step.executable) text += "; LAZYT_EAGER=1 runs each by itself and raises its error at its line";
-  return text;
+  return fmt::format("{} {} of {}{}", step.executable ? "step" : "host step", s + 1, plan.steps.size(), step.operators);
 }
 
 class Launch {
@@ -131,12 +112,12 @@ class Launch {
                                         plan_.outputs.size(), outputs_.size()));
     auto known = [this](const Source& source, uint32_t before) {
       if (source.step == Source::kProgram) return source.index < inputs_.size();
-      return source.step < before && source.index < plan_.steps[source.step].graph.outputs.size();
+      return source.step < before && source.index < plan_.steps[source.step].donors.size();
     };
     for (uint32_t s = 0; s < plan_.steps.size(); s++) {
       const Step& step = plan_.steps[s];
-      bool ok = step.inputs.size() == step.graph.inputs.size() &&
-                (!step.executable || step.executable->output_metas().size() == step.graph.outputs.size());
+      bool ok = step.executable ? step.executable->output_metas().size() == step.donors.size()
+                                : step.inputs.size() == step.graph.inputs.size() && step.graph.outputs.size() == step.donors.size();
       for (const Source& source : step.inputs) ok = ok && known(source, s);
       if (!ok)
         return base::internal(
@@ -161,7 +142,7 @@ class Launch {
       last = {step, last.step == step ? last.count + 1 : 1};
     };
     for (uint32_t s = 0; s < plan_.steps.size(); s++) {
-      slots_[s].resize(plan_.steps[s].graph.outputs.size());
+      slots_[s].resize(plan_.steps[s].donors.size());
       for (const Source& source : plan_.steps[s].inputs) use(source, s);
     }
     for (const Source& source : plan_.outputs) use(source, kAtEnd);
@@ -259,7 +240,7 @@ class Launch {
 
   Status run_device(uint32_t s) {
     const Step& step = plan_.steps[s];
-    const size_t output_count = step.graph.outputs.size();
+    const size_t output_count = step.donors.size();
 
     std::vector<Ref<Buffer>>& outputs = scratch_.step.outputs;
     std::vector<uint8_t>& donated = scratch_.step.donated;
@@ -267,7 +248,7 @@ class Launch {
     donated.resize(step.inputs.size());
     for (size_t o = 0; o < output_count; o++) {
       const lazyt_output_meta_t& meta = step.executable->output_metas()[o];
-      const uint32_t donor = step.graph.outputs[o].donor;
+      const uint32_t donor = step.donors[o];
       if (donor < step.inputs.size() && !donated[donor] && !meta.opaque && meta.memory_space == 0 &&
           may_donate(s, step.inputs[donor])) {
         Ref<Buffer> buffer = states_[step.inputs[donor].index].buffer;
@@ -485,6 +466,27 @@ class Launch {
 };
 
 }  // namespace
+
+std::string describe_operators(const ir::Graph& graph, bool on_device) {
+  constexpr size_t kNamed = 4;
+  const auto& nodes = graph.nodes;
+  if (nodes.empty()) return {};
+  std::string text = " (";
+  for (size_t i = 0; i < std::min(nodes.size(), kNamed); i++) {
+    if (i > 0) text += ", ";
+    text += nodes[i].name;
+  }
+  if (nodes.size() > kNamed) text += fmt::format(", ...: {} operators", nodes.size());
+  text += ")";
+  for (const auto& node : nodes) {
+    if (!node.source) continue;
+    text += fmt::format(", {}:{}", node.source->file, node.source->line);
+    break;
+  }
+  // A plugin runs them as one: which of them it was is not known.
+  if (nodes.size() > 1 && on_device) text += "; LAZYT_EAGER=1 runs each by itself and raises its error at its line";
+  return text;
+}
 
 void Plan::launch(std::vector<Binding> inputs, std::span<const Ref<Data>> outputs, uint64_t number,
                   std::span<const uint32_t> rewrites) const {

@@ -31,12 +31,6 @@ void log_refusals(const std::string& backend, const std::vector<Refusal>& refusa
                                            r.reason, r.line.empty() ? "" : " at ", r.line));
 }
 
-// With its memory, which assigning {} would keep.
-template <class T>
-void release(std::vector<T>& all) {
-  std::vector<T>().swap(all);
-}
-
 exec::Source to_exec(const Source& source) {
   return {source.segment == Source::kProgram ? exec::Source::kProgram : source.segment, source.index};
 }
@@ -123,13 +117,10 @@ base::Result<base::Ref<exec::Plan>> compile(ir::Graph graph, const base::Ref<loa
             fmt::format("segment {} of {}: {}", s + 1, partition.segments.size(),
                         first_names(segment.graph.nodes, [](const ir::Node& n) { return n.name; })));
       step.executable = std::move(executable).value();
-      // What a launch asks of a device step is its signature and its nodes' names.
-      release(segment.graph.constants);
-      release(segment.graph.values);
-      for (ir::Node& node : segment.graph.nodes) release(node.args);
-      segment.graph.nodes.shrink_to_fit();
     }
-    step.graph = std::move(segment.graph);
+    for (const ir::Output& out : segment.graph.outputs) step.donors.push_back(out.donor);
+    step.operators = exec::describe_operators(segment.graph, !segment.on_host);
+    if (segment.on_host) step.graph = std::move(segment.graph);
     step.inputs = to_exec(segment.inputs);
     plan->steps.push_back(std::move(step));
   }

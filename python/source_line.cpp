@@ -48,6 +48,22 @@ Kind kind_of(PyCodeObject* code) {
   return known->emplace(code, look_at(code)).first->second;
 }
 
+// One object a line: thousands of recorded calls may stand at it. The GIL protects it.
+Line line_of(PyCodeObject* code, int number) {
+  struct Place {
+    PyCodeObject* code;  // kind_of holds it
+    int number;
+    bool operator==(const Place&) const = default;
+  };
+  struct Hasher {
+    size_t operator()(const Place& p) const { return std::hash<PyCodeObject*>()(p.code) + 31 * static_cast<size_t>(p.number); }
+  };
+  static auto* known = new std::unordered_map<Place, Line, Hasher>;
+  Line& line = (*known)[{code, number}];
+  if (!line) line = std::make_shared<ir::SourceLine>(ir::SourceLine{PyUnicode_AsUTF8(code->co_filename), "", static_cast<uint32_t>(number)});
+  return line;
+}
+
 // Lines of forward calls by the number that their nodes in autograd's graph have; each thread counts for
 // itself. The GIL protects it.
 class ForwardLines {
@@ -93,12 +109,7 @@ Line user_line() {
     PyCodeObject* code = PyFrame_GetCode(frame);
     const Kind kind = kind_of(code);
     if (innermost && kind.engine) gradient();
-    if (!out && !kind.internal) {
-      auto line = std::make_shared<ir::SourceLine>();
-      line->file = PyUnicode_AsUTF8(code->co_filename);
-      line->line = static_cast<uint32_t>(PyFrame_GetLineNumber(frame));
-      out = std::move(line);
-    }
+    if (!out && !kind.internal) out = line_of(code, PyFrame_GetLineNumber(frame));
     Py_DECREF(code);
     PyFrameObject* back = PyFrame_GetBack(frame);
     Py_DECREF(frame);

@@ -4,7 +4,7 @@ What such a program waits for is recording, the launch, and threads that wake ea
 
 import argparse
 import os
-import time
+import statistics
 from collections.abc import Callable
 
 os.environ.setdefault("LAZYT_BACKEND", "onednn")
@@ -50,16 +50,12 @@ def steps(device: str) -> dict[str, Callable[[], float]]:
     }
 
 
-def timed(step: Callable[[], float]) -> Callable[[], float]:
-    """Microseconds of a step."""
-
-    def run() -> float:
-        begin = time.perf_counter()
+def microseconds(step: Callable[[], float]) -> Callable[[], float]:
+    def some() -> None:
         for _ in range(STEPS):
             step()
-        return (time.perf_counter() - begin) / STEPS * 1e6
 
-    return run
+    return lambda: common.timed(some) / STEPS * 1e6
 
 
 def main() -> None:
@@ -74,13 +70,11 @@ def main() -> None:
     print(f"{'microseconds a step':<40}{'eager':>10}{'lazyt':>10}{'lazyt / eager':>15}")
     eager, lazy, results = steps("cpu"), steps("lazyt"), {}
     for name in eager:
-        runs = {"eager": timed(eager[name]), "lazyt": timed(lazy[name])}
+        runs = {"eager": microseconds(eager[name]), "lazyt": microseconds(lazy[name])}
         for run in runs.values():
             run()
         measured = common.interleaved(runs, args.rounds)
-        ratio = common.medians(
-            {"": [b / a for a, b in zip(measured["eager"], measured["lazyt"], strict=True)]}
-        )[""]
+        ratio = statistics.median(b / a for a, b in zip(measured["eager"], measured["lazyt"], strict=True))
         results[name] = {**common.medians(measured), "ratio": ratio}
         print(
             f"{name:<40}{results[name]['eager']:>10.1f}{results[name]['lazyt']:>10.1f}{ratio:>15.2f}",

@@ -35,13 +35,14 @@ Reg FusedKernel::number(const Number& n, Type type) {
   return r;
 }
 
+bool FusedKernel::is_number(Reg r, double value) const {
+  if (r == kNoReg || registers_[r].source != Source::kNumber) return false;
+  const Number& n = numbers_[registers_[r].source_index].number;
+  return n.constant && (n.integral ? static_cast<double>(n.i) : n.d) == value;
+}
+
 Reg FusedKernel::op(vm::Op op, Reg a, Reg b, Reg c) {
   // 0 + 1 * an index, as the toolkit's rule of arange writes it.
-  auto is_number = [&](Reg r, int64_t value) {
-    if (r == kNoReg || registers_[r].source != Source::kNumber) return false;
-    const Number& n = numbers_[registers_[r].source_index].number;
-    return n.constant && (n.integral ? n.i == value : n.d == static_cast<double>(value));
-  };
   if (op == vm::Op::kMul && registers_[a].source == Source::kIndex && is_number(b, 1)) return a;
   if (op == vm::Op::kAdd && registers_[b].source == Source::kIndex && is_number(a, 0)) return b;
   const Type operand = registers_[op == vm::Op::kWhere ? b : a].type;
@@ -71,11 +72,6 @@ Reg FusedKernel::operand_of_gelu(Reg r) const {
   auto maker = [&](Reg of, vm::Op op) {
     const auto i = std::find_if(code_.begin(), code_.end(), [of](const Instruction& c) { return c.out == of; });
     return i != code_.end() && i->kind == tile::Source::Kind::kOp && i->op == op ? &*i : nullptr;
-  };
-  auto is_number = [&](Reg of, double value) {
-    if (registers_[of].source != Source::kNumber) return false;
-    const Number& n = numbers_[registers_[of].source_index].number;
-    return n.constant && !n.integral && n.d == value;
   };
   const Instruction* product = maker(r, vm::Op::kMul);
   const Instruction* sum = product ? maker(product->b, vm::Op::kAdd) : nullptr;

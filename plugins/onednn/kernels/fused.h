@@ -95,6 +95,7 @@ class FusedKernel {
   };
   // Signs of halves that lie side by side, two at a time as bits of an integer, if that is all that the kernel is about.
   std::optional<FusedKernel> as_bits() const;
+  bool is_number(Reg r, double value) const;  // that is known when the program is compiled
   // x, if r is x / 2 * (1 + erf(x / sqrt 2)), as the toolkit's rule of gelu writes it; else kNoReg.
   Reg operand_of_gelu(Reg r) const;
   void drop_unread();  // instructions and loads whose results nothing reads

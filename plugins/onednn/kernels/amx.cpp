@@ -8,6 +8,7 @@
 
 #include <string_view>
 
+#include "lazyt/plugin.hpp"
 #include "vm.h"
 
 #define AMX __attribute__((target("amx-tile,amx-bf16")))
@@ -77,6 +78,65 @@ void blocks(int64_t n, int64_t k, const BFloat16* a, int64_t lda, const uint32_t
   if (j < n) block<kM, 1>(k, a, lda, b + j, ldb, out + j, ldo, accumulate);
 }
 
+// The six largest of the nine products of parts, small ones first. Loads lie between the products that do not need them.
+AMX void split_block(int64_t blocks, const SplitBlock* left, const SplitBlock* right, float* out) {
+#define LAZYT_LOAD(tile, operand, number, half) _tile_loadd(tile, operand->part[number][half], 64)
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  for (; blocks > 0; --blocks, ++left, ++right) {
+    LAZYT_LOAD(4, left, 0, 0);
+    LAZYT_LOAD(6, right, 2, 0);
+    _tile_dpbf16ps(0, 4, 6);
+    LAZYT_LOAD(5, left, 0, 1);
+    _tile_dpbf16ps(2, 5, 6);
+    LAZYT_LOAD(7, right, 2, 1);
+    _tile_dpbf16ps(1, 4, 7);
+    LAZYT_LOAD(6, right, 1, 0);
+    _tile_dpbf16ps(3, 5, 7);
+
+    _tile_dpbf16ps(0, 4, 6);
+    LAZYT_LOAD(7, right, 1, 1);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    LAZYT_LOAD(4, left, 1, 0);
+    _tile_dpbf16ps(3, 5, 7);
+    LAZYT_LOAD(5, left, 1, 1);
+
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(2, 5, 6);
+    LAZYT_LOAD(6, right, 0, 0);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_dpbf16ps(3, 5, 7);
+    LAZYT_LOAD(7, right, 0, 1);
+
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    LAZYT_LOAD(4, left, 2, 0);
+    _tile_dpbf16ps(3, 5, 7);
+    LAZYT_LOAD(5, left, 2, 1);
+
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    LAZYT_LOAD(4, left, 0, 0);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+    LAZYT_LOAD(5, left, 0, 1);
+
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  }
+#undef LAZYT_LOAD
+  _tile_stored(0, out, 128);
+  _tile_stored(1, out + 16, 128);
+  _tile_stored(2, out + 16 * 32, 128);
+  _tile_stored(3, out + 16 * 32 + 16, 128);
+}
+
 AMX void set_up(const Config& config) {
   FENCE;
   _tile_loadconfig(&config);
@@ -87,7 +147,7 @@ AMX void let_go() { _tile_release(); }
 
 bool Tiles::available() {
   static const bool lent = asks();
-  return lent && std::string_view(vm::table().name) == "avx512";
+  return lent && std::string_view(vm::table().name) == "avx512" && plugin::option("onednn", "isa").empty();
 }
 
 Tiles::Tiles() { set_up({}); }
@@ -102,6 +162,12 @@ void Tiles::gemm(int64_t m, int64_t n, int64_t k, const BFloat16* a, int64_t lda
   FENCE;
 }
 
+void Tiles::multiply(int64_t blocks, const SplitBlock* left, const SplitBlock* right, float* out) const {
+  FENCE;
+  split_block(blocks, left, right, out);
+  FENCE;
+}
+
 }  // namespace lazyt::onednn
 
 #else
@@ -112,6 +178,7 @@ Tiles::Tiles() = default;
 Tiles::~Tiles() = default;
 void Tiles::gemm(int64_t, int64_t, int64_t, const BFloat16*, int64_t, const uint32_t*, int64_t, float*,
                  int64_t, bool) const {}
+void Tiles::multiply(int64_t, const SplitBlock*, const SplitBlock*, float*) const {}
 }  // namespace lazyt::onednn
 
 #endif

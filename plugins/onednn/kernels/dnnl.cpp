@@ -357,6 +357,12 @@ void add_primitive(Builder& b, const std::string& name, const MakePrimitive& mak
   });
 }
 
+std::unique_ptr<Step> late_primitive(const std::string& name, const MakePrimitive& make,
+                                     const dnnl::primitive_attr& attr, const PrimitiveArguments& arguments,
+                                     int max_threads) {
+  return std::make_unique<PrimitiveStep>(name, make, with_scratch(attr), Access(arguments).all, max_threads);
+}
+
 void add_primitive(Builder& b, const std::string& name, const MakeWithWeights& make,
                    const dnnl::primitive_attr& attr, PrimitiveArguments arguments, const Tensor& weights,
                    const memory::desc& desc, int max_threads) {

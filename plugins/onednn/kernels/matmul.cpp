@@ -9,6 +9,7 @@
 #include "gemm.h"
 #include "lazyt/toolkit/products.hpp"
 #include "matmul.h"
+#include "split_gemm.h"
 
 namespace lazyt::onednn {
 namespace {
@@ -46,29 +47,47 @@ Tensor as_matrix(Builder& b, const Tensor& t) { return is_matrix(t) ? t : b.dens
 
 // ---- The ways to compute it
 
-// alpha * c + beta * addend in place, for numbers that come with the run, f32 or bf16.
+// c = alpha * c + beta * addend, f32 or bf16.
+void scale(const Product& p, const Frame& frame) {
+  const double alpha = frame.as_double(p.alpha), beta = p.addend ? frame.as_double(p.beta) : 0;
+  auto each = [&](auto* c, const auto* addend) {
+    const int64_t m = size(p.c, 1), n = size(p.c, 2);
+    for (int64_t i = 0; i < size(p.c, 0) * m; ++i) {
+      for (int64_t j = 0; j < n; ++j, ++c) {
+        double value = static_cast<float>(*c) * alpha;
+        if (addend && beta != 0) value += beta * static_cast<float>(addend[i / m * stride(*p.addend, 0) + i % m * stride(*p.addend, 1) + j * stride(*p.addend, 2)]);
+        *c = static_cast<float>(value);
+      }
+    }
+  };
+  if (p.c.dtype == LAZYT_DTYPE_FLOAT32) {
+    each(frame.at<float>(p.c), p.addend ? frame.at<float>(*p.addend) : nullptr);
+  } else {
+    each(frame.at<BFloat16>(p.c), p.addend ? frame.at<BFloat16>(*p.addend) : nullptr);
+  }
+}
+
+// For numbers that come with the run.
 void add_scale(Builder& b, const Product& p) {
   std::vector<StorageId> reads;
   if (p.addend) reads.push_back(p.addend->storage);
-  const lazyt_dtype_t dtype = p.c.dtype;
-  b.add("matmul scale", reads, {p.c.storage}, [p, dtype](const Frame& frame) {
-    const double alpha = frame.as_double(p.alpha), beta = frame.as_double(p.beta);
-    auto each = [&](auto* c, const auto* addend) {
-      const int64_t m = size(p.c, 1), n = size(p.c, 2);
-      for (int64_t i = 0; i < size(p.c, 0) * m; ++i) {
-        for (int64_t j = 0; j < n; ++j, ++c) {
-          double value = static_cast<float>(*c) * alpha;
-          if (addend && beta != 0) value += beta * static_cast<float>(addend[i / m * stride(*p.addend, 0) + i % m * stride(*p.addend, 1) + j * stride(*p.addend, 2)]);
-          *c = static_cast<float>(value);
-        }
-      }
-    };
-    if (dtype == LAZYT_DTYPE_FLOAT32) {
-      each(frame.at<float>(p.c), p.addend ? frame.at<float>(*p.addend) : nullptr);
-    } else {
-      each(frame.at<BFloat16>(p.c), p.addend ? frame.at<BFloat16>(*p.addend) : nullptr);
-    }
-  });
+  b.add("matmul scale", reads, {p.c.storage}, [p](const Frame& frame) { scale(p, frame); });
+}
+
+// The product as own kernels take it.
+Gemm gemm_of(const Product& p, const Frame& frame) {
+  auto matrix = [&](const Tensor& t) {
+    return Matrix{address(frame, t), stride(t, 0), stride_or(t, 1, size(t, 2)), stride_or(t, 2, 1)};
+  };
+  Gemm g{size(p.c, 0), size(p.c, 1), size(p.c, 2), size(p.a, 2), matrix(p.a), matrix(p.b), {}, address(frame, p.c)};
+  g.alpha = frame.as_double(p.alpha);
+  g.int_alpha = frame.as_int(p.alpha);
+  if (p.addend) {
+    g.addend = {address(frame, *p.addend), stride(*p.addend, 0), stride(*p.addend, 1), stride(*p.addend, 2)};
+    g.beta = frame.as_double(p.beta);
+    g.int_beta = frame.as_int(p.beta);
+  }
+  return g;
 }
 
 void emit_gemm(Builder& b, Product p) {
@@ -77,18 +96,8 @@ void emit_gemm(Builder& b, Product p) {
     if (stride_or(*t, 2, 1) != 1) *t = b.dense(*t);
   std::vector<StorageId> reads{p.a.storage, p.b.storage};
   if (p.addend) reads.push_back(p.addend->storage);
-  b.add("matmul own", reads, {p.c.storage}, [p](const Frame& frame) {
-    auto matrix = [&](const Tensor& t) { return Matrix{address(frame, t), stride(t, 0), stride(t, 1), stride(t, 2)}; };
-    Gemm g{size(p.c, 0), size(p.c, 1), size(p.c, 2), size(p.a, 2), matrix(p.a), matrix(p.b), {}, address(frame, p.c)};
-    g.alpha = frame.as_double(p.alpha);
-    g.int_alpha = frame.as_int(p.alpha);
-    if (p.addend) {
-      g.addend = matrix(*p.addend);
-      g.beta = frame.as_double(p.beta);
-      g.int_beta = frame.as_int(p.beta);
-    }
-    gemm(p.c.dtype, g, frame.threads);
-  });
+  b.add("matmul own", reads, {p.c.storage},
+        [p](const Frame& frame) { gemm(p.c.dtype, gemm_of(p, frame), frame.threads); });
 }
 
 // One row or one column of results.
@@ -179,6 +188,44 @@ void emit_dnnl(Builder& b, Product p) {
   if (scaled) add_scale(b, p);
 }
 
+// f32 by tiles of bf16; what these cannot stand for by oneDNN.
+class SplitStep final : public Step {
+ public:
+  SplitStep(Product p, Tensor scratch, int threads, std::unique_ptr<Step> otherwise)
+      : p_(std::move(p)), scratch_(std::move(scratch)), threads_(threads), otherwise_(std::move(otherwise)) {}
+  void run(const Frame& frame) const override {
+    if (split_gemm(gemm_of(p_, frame), std::min(frame.threads, threads_), frame.storages[scratch_.storage])) return;
+    otherwise_->run(frame);
+    if (p_.addend || !is_number(p_.alpha, 1)) scale(p_, frame);
+  }
+  std::string describe() const override { return "matmul split:amx_bf16"; }
+
+ private:
+  const Product p_;
+  const Tensor scratch_;
+  const int threads_;  // that the scratch is for
+  const std::unique_ptr<Step> otherwise_;
+};
+
+bool emit_split(Builder& b, const Product& p) {
+  const int64_t batch = size(p.c, 0), m = size(p.c, 1), n = size(p.c, 2), k = size(p.a, 2);
+  if (p.c.dtype != LAZYT_DTYPE_FLOAT32 || p.a.dtype != p.c.dtype || p.b.dtype != p.c.dtype) return false;
+  if (!prefers_split(m, n, k, b.steady_input(p.b) != LAZYT_NONE)) return false;
+  const int threads = std::min(thread_count(), useful_threads(static_cast<double>(batch * m * n) * static_cast<double>(k)));
+  const Tensor scratch = b.scratch(LAZYT_DTYPE_UINT8, {static_cast<int64_t>(split_scratch(batch, m, n, k, threads))});
+  const bool batched = batch > 1;
+  const memory::desc a = describe_matrices(p.a, batched), w = describe_matrices(p.b, batched),
+                     c = describe_matrices(p.c, batched);
+  const auto make = [=](const dnnl::primitive_attr& attr) -> dnnl::primitive_desc_base {
+    return dnnl::matmul::primitive_desc(cpu_engine(), a, w, c, attr);
+  };
+  auto otherwise = late_primitive("matmul", make, {}, {{{DNNL_ARG_SRC, p.a}, {DNNL_ARG_WEIGHTS, p.b}}, {{DNNL_ARG_DST, p.c}}, {}}, threads);
+  std::vector<StorageId> reads{p.a.storage, p.b.storage};
+  if (p.addend) reads.push_back(p.addend->storage);
+  b.add(std::make_unique<SplitStep>(p, scratch, threads, std::move(otherwise)), reads, {p.c.storage, scratch.storage});
+  return true;
+}
+
 void emit(Builder& b, Product p) {
   if (p.c.count() == 0) return;
   if (p.addend && is_number(p.beta, 0)) p.addend.reset();
@@ -215,6 +262,7 @@ void emit(Builder& b, Product p) {
   // oneDNN gives as many results as the larger batch of the two has.
   if (size(p.c, 0) > 1 && is_shared(p.a) && is_shared(p.b)) p.b = b.dense(p.b);
   if (bias_only && !of_bytes && emit_gemv(b, p, p.addend ? &*p.addend : nullptr)) return;
+  if (emit_split(b, p)) return;
   emit_dnnl(b, p);
 }
 

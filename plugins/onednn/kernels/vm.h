@@ -60,7 +60,7 @@ struct Table {
   void (*normal_f32)(float* out, const uint32_t* words, int n, float mean, float std);
 };
 
-// For this CPU. LAZYT_ONEDNN_ISA=avx512|avx2|portable asks for another that it can run.
+// For this CPU. LAZYT_ONEDNN_ISA=avx512|avx2|portable asks for another that it can run; then no kernel uses tiles (amx.h).
 const Table& table();
 
 }  // namespace lazyt::onednn::vm

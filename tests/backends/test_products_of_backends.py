@@ -1,0 +1,151 @@
+"""f32 products by whatever a CPU has: as exact as multiply-adds in f32, whatever lies in the operands."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+pytestmark = [
+    pytest.mark.skipif(os.environ.get("LAZYT_BACKEND") != "onednn", reason="of the oneDNN plugin alone"),
+    pytest.mark.usefixtures("no_islands"),
+]
+DEVICE = "lazyt"
+HAS_TILES = "amx_bf16" in Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else False
+# Below, at and beyond what is packed at a time, with ends of tiles.
+SIZES = [(128, 128, 128), (65, 130, 257), (300, 33, 513), (1030, 100, 96), (97, 600, 1040), (256, 64, 31)]
+
+
+def matrix(rows: int, columns: int, turned: bool = False, batch: tuple[int, ...] = ()) -> torch.Tensor:
+    t = torch.randn(*batch, columns, rows) if turned else torch.randn(*batch, rows, columns)
+    return t.mT if turned else t
+
+
+def check(f, *operands: torch.Tensor) -> None:
+    """f on the device errs by what f32 may round, of the magnitudes of what it adds up."""
+    exact = f(*(t.double() for t in operands))
+    magnitude = f(*(t.double().abs() for t in operands))
+    got = f(*(t.to(DEVICE) for t in operands)).cpu().double()
+    eager = f(*operands).double()
+    error, eagers = (((x - exact).abs() / magnitude).max().item() for x in (got, eager))
+    assert error <= max(2.0**-21, 1.5 * eagers)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda s: "x".join(map(str, s)))
+@pytest.mark.parametrize("turned", [(False, False), (False, True), (True, False), (True, True)])
+def test_a_product_is_as_exact_as_f32_allows(size, turned):
+    torch.manual_seed(0)
+    m, n, k = size
+    check(torch.mm, matrix(m, k, turned[0]), matrix(k, n, turned[1]))
+
+
+@pytest.mark.parametrize("batch", [2, 5])
+def test_products_of_a_batch(batch):
+    torch.manual_seed(0)
+    check(torch.bmm, matrix(70, 200, True, (batch,)), matrix(200, 130, False, (batch,)))
+    check(torch.matmul, matrix(70, 200, False, (batch,)), matrix(200, 130, True))
+
+
+@pytest.mark.parametrize(
+    "addend",
+    [(130,), (1,), (300, 1), (300, 130), "turned"],
+    ids=["a row", "a number", "a column", "a matrix", "a turned matrix"],
+)
+def test_what_is_added(addend):
+    torch.manual_seed(0)
+    c = matrix(300, 130, True) if addend == "turned" else torch.randn(*addend)
+    a, b = matrix(300, 513), matrix(513, 130)
+    check(torch.addmm, c, a, b)
+    check(lambda c, a, b: torch.addmm(c, a, b, beta=0.5, alpha=2.0), c, a, b)
+
+
+def test_numbers_that_change_from_run_to_run():
+    torch.manual_seed(0)
+    c, a, b = torch.randn(130), matrix(300, 200), matrix(200, 130)
+    for alpha in (1.0, 0.5, -3.0):
+        check(lambda c, a, b, alpha=alpha: torch.addmm(c, a, b, beta=alpha * 2, alpha=alpha), c.abs(), a, b)
+
+
+def test_operands_of_several_magnitudes():
+    torch.manual_seed(0)
+    a, b = matrix(256, 256), matrix(256, 256)
+    for exponent in (-60, -20, 20, 60):
+        check(torch.mm, a * 2.0**exponent, b)
+        check(torch.mm, a * 2.0**exponent, b * 2.0**-exponent)
+    check(torch.mm, a * torch.logspace(-20, 20, 256), b)
+    check(torch.mm, a * torch.logspace(-20, 20, 256).unsqueeze(1), b)
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("-inf"), float("nan"), 3e38, -3.4e38])
+def test_what_is_not_finite_or_overflows_is_eagers(value):
+    torch.manual_seed(0)
+    a, b = matrix(256, 256), matrix(256, 256)
+    for where in (a, b):
+        before = where[3, 5].item()
+        where[3, 5] = value
+        want, got = a @ b, (a.to(DEVICE) @ b.to(DEVICE)).cpu()
+        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4, equal_nan=True)
+        assert torch.equal(got.isinf(), want.isinf()) and torch.equal(got.isnan(), want.isnan())
+        where[3, 5] = before
+    a *= 1e25
+    b *= 1e25
+    want, got = (
+        torch.addmm(torch.ones(256), a, b),
+        torch.addmm(torch.ones(256).to(DEVICE), a.to(DEVICE), b.to(DEVICE)).cpu(),
+    )
+    assert torch.equal(got.isinf(), want.isinf()) and torch.equal(got.isnan(), want.isnan())
+
+
+def test_the_smallest_numbers_keep_their_digits():
+    torch.manual_seed(0)
+    a, b = matrix(256, 256), matrix(256, 256)
+    for x, y in ((1e-36, 1.0), (1e-20, 1e-16), (1e-30, 1e5)):
+        check(torch.mm, a * x, b * y)
+    torch.testing.assert_close((a.to(DEVICE) * 1e-44 @ b.to(DEVICE)).cpu(), a * 1e-44 @ b, rtol=0, atol=1e-42)
+
+
+def test_zeros_give_zeros():
+    zero, some = torch.zeros(256, 256), torch.randn(256, 256)
+    assert torch.equal((zero.to(DEVICE) @ some.to(DEVICE)).cpu(), zero)
+    assert torch.equal((some.to(DEVICE) @ zero.to(DEVICE)).cpu(), zero)
+
+
+def test_a_product_after_one_that_tiles_could_not_compute():
+    torch.manual_seed(0)
+    a, b = matrix(256, 256), matrix(256, 256)
+    bad = a.clone()
+    bad[0, 0] = float("inf")
+    for operand in (a, bad, a, bad):
+        got = (operand.to(DEVICE) @ b.to(DEVICE)).cpu()
+        torch.testing.assert_close(got, operand @ b, rtol=1e-4, atol=1e-4, equal_nan=True)
+
+
+def test_threads_change_no_bit():
+    torch.manual_seed(0)
+    before = torch.get_num_threads()
+    operands = [
+        (matrix(1030, 520), matrix(520, 300)),
+        (matrix(70, 90, batch=(3,)), matrix(90, 130, batch=(3,))),
+    ]
+    try:
+        results = []
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            results.append([(a.to(DEVICE) @ b.to(DEVICE)).cpu() for a, b in operands])
+    finally:
+        torch.set_num_threads(before)
+    for other in results[1:]:
+        assert all(torch.equal(x, y) for x, y in zip(results[0], other, strict=True))
+
+
+@pytest.mark.skipif(not HAS_TILES, reason="the CPU has no tiles")
+@pytest.mark.parametrize("isa", ["", "avx512"])
+def test_tiles_are_used_unless_older_instructions_are_asked_for(isa):
+    program = "import torch, lazyt; a = torch.randn(256, 256).to('lazyt'); print((a @ a).sum().item())"
+    environment = {**os.environ, "LAZYT_ONEDNN_ISA": isa, "LAZYT_ONEDNN_PROFILE": "1"}
+    out = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+    )
+    assert ("amx_bf16" in out.stderr) == (isa == ""), out.stderr

@@ -44,13 +44,11 @@ SECONDS = 0.006  # about how long a candidate runs in a round
 ONE_PASS = "one pass over memory"
 BY_ELEMENT = "of f64 the C library's function, element by element"
 WIDE = "a 64-bit number takes 64 random bits (PRG-7), of which eager draws 32 where the range is small"
-F64_PRODUCTS = "factors are multiplied in f64, so that no product in between overflows; eager's are f32"
 F32_PRODUCTS = "eager multiplies f16 as it is; we convert, and multiply f32"
 # By an operator's name, or name and dtype.
 SLOWER: dict[str, str] = {
     "lgamma": BY_ELEMENT,
     "lazyt:randint": WIDE,
-    "prod.dim_int float32": F64_PRODUCTS,
     "linear float16": F32_PRODUCTS,
     "addmm float16": F32_PRODUCTS,
 } | dict.fromkeys(

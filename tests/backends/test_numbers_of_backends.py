@@ -266,6 +266,80 @@ def test_chains_of_f64(name, n):
     torch.testing.assert_close(got, want, rtol=1e-13, atol=1e-13, equal_nan=True)
 
 
+CHAINS_OF_INTEGERS = {
+    "arithmetic": lambda x, y, m: (x * 3 - y) * (y - x) + 5,
+    "from a number": lambda x, y, m: 7 - (x - (y - x)),
+    "scaled": lambda x, y, m: torch.addcmul(x, x, y, value=-3).add(y, alpha=5) * (2 + x.add(y, alpha=11)),
+    "signs": lambda x, y, m: (x * 1).sign() * -y + (x + 0).abs() - (y - y.sign()).sign(),
+    "bits": lambda x, y, m: ((x & y) | ~(x ^ 7)) ^ (y | 12),
+    "bounds": lambda x, y, m: torch.minimum(torch.maximum(x, y + 1), -x).clamp(-1000, 2**31 - 1),
+    "chosen": lambda x, y, m: torch.where(m, x * y, torch.where(x > y, x - 3, y)),
+    "bools": lambda x, y, m: ((x < y) & ~m) | (x >= 1) | ((x + 1 <= y) ^ (x != 3)) | (x * 2 == y),
+    "bools as numbers": lambda x, y, m: x * m + (x > 0) * y - (~m).to(x.dtype),
+    "numbers as bools": lambda x, y, m: (x & 1).bool() | torch.logical_not(y & 2),
+    "kept twice": lambda x, y, m: ((z := x * y) + 1) * (z - 2) * z * z,
+    "squares": lambda x, y, m: (x + y).square() - x * x,
+    "a row and a column": lambda x, y, m: (x[:300].view(-1, 1) * y[:700].view(1, -1) - 1).clamp(min=-2) & 255,
+    "every other": lambda x, y, m: x[::2] * 3 + y[::2],
+    "total": lambda x, y, m: ((x * y + 1).sum(), torch.maximum(x * 2, y).amax(), (x ^ y).amin()),
+    "division among them": lambda x, y, m: (
+        torch.div(x * 3 + 1, y | 1, rounding_mode="floor") - x % ((y & 15) + 1)
+    ),
+    "floats beside them": lambda x, y, m: (x * 2 + 1, (x & 3).float() * 0.5, y.double() + 0.25),
+    "in place": lambda x, y, m: (x.clone().mul_(y).add_(x).neg_(), y),
+}
+
+
+@pytest.mark.parametrize("dtype", [*INTEGERS, torch.bool], ids=str)
+@pytest.mark.parametrize("name", CHAINS_OF_INTEGERS)
+def test_chains_of_integers(name, dtype):
+    torch.manual_seed(0)
+    for n in (1, 7, 8, 63, 64, 129, 1000, 70001):
+        x, y = torch.randint(2, (2, n)).bool() if dtype == torch.bool else any_integers(dtype, 2, n)
+        m = torch.rand(n) < 0.5
+        if n >= 64 and dtype != torch.bool:
+            limits = torch.iinfo(dtype)
+            x[:4] = torch.tensor([limits.min, limits.max, 0, 1], dtype=dtype)
+            y[20:40] = x[20:40] = torch.arange(20).sub(5).to(dtype)
+        try:
+            CHAINS_OF_INTEGERS[name](x, y, m)
+        except RuntimeError:
+            assert dtype not in (torch.int32, torch.int64)  # eager lacks it, or a number is too large
+            return
+        same(CHAINS_OF_INTEGERS[name], x, y, m)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.uint8, torch.float32], ids=str)
+def test_ranges_of_every_start_and_step(dtype):
+    ranges = [(0, 1000, 1), (3, 70, 1), (0, 70_001, 3), (200, -50, -7), (5, 6, 9), (2**31 - 9, 2**31 - 1, 2)]
+    for limits in ranges:
+        if dtype != torch.uint8 or (0 <= limits[0] < 250 and 0 <= limits[1] < 250):
+            with_a_range = lambda x, r=limits: torch.arange(*r, dtype=dtype, device=x.device) + x  # noqa: E731
+            same(with_a_range, torch.zeros((), dtype=dtype))
+    same(
+        lambda x: torch.arange(-(2**61), 2**61, 2**60, device=x.device) * 5 + x,
+        torch.zeros(1, dtype=torch.int64),
+    )
+    for diagonal in (-700, -3, 0, 1, 699):
+        same(lambda x, d=diagonal: x.tril(d) - x.triu(d), torch.ones(700, 613, dtype=dtype))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64, torch.bool], ids=str)
+@pytest.mark.parametrize("count", [1, 31, 32, 511, 513, 1024, 2000, 70001])
+def test_products_and_truths_of_long_rows(count, dtype):
+    torch.manual_seed(0)
+    x = (torch.rand(3, count, dtype=torch.float64) * 0.02 + 0.99).to(dtype)
+    if dtype == torch.int64:
+        x = torch.randint(1, 8, (3, count)) * 2 - 1
+    x[1, count // 2] = 0
+    x[2, count - 1] = 3
+    exact = x.double().prod(1) if dtype.is_floating_point else x.prod(1)
+    torch.testing.assert_close(x.to(DEVICE).prod(1).cpu(), exact.to(x.prod(1).dtype), rtol=2e-7, atol=0)
+    same(lambda t: t.all(1), x)
+    same(lambda t: t.any(1), x)
+    same(lambda t: (1 - t.to(torch.uint8)).bool().any(1), x)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("row", [255, 256, 300, 512, 1024, 8192, 16384])
 def test_rows_that_repeat(row, dtype):

@@ -258,6 +258,8 @@ def test_every_instruction_set_gives_the_same_values(isa):
         "import torch, lazyt; torch.manual_seed(0); a = torch.randn(1000); b = a.to('lazyt');"
         "e = ((a.tanh() + a.exp()).sigmoid() * a.erf()).log1p(); l = ((b.tanh() + b.exp()).sigmoid() * b.erf()).log1p();"
         "assert torch.allclose(l.cpu(), e, rtol=1e-5, atol=1e-6, equal_nan=True);"
+        "i, j = torch.randint(-2**31, 2**31 - 1, (2, 1000)); f = lambda x, y: torch.where(x < y, x * y + 3, ((x ^ y) & ~x).sign().clamp(-3, 5) - x.abs());"
+        "assert all(torch.equal(f(i.to(t).to('lazyt'), j.to(t).to('lazyt')).cpu(), f(i.to(t), j.to(t))) for t in (torch.int32, torch.int64));"
         "m = torch.randn(64, 700); assert torch.allclose(m.to('lazyt').softmax(1).cpu(), m.softmax(1), atol=1e-6); print('same')"
     )
     out = subprocess.run([sys.executable, "-c", program], env={**os.environ, "LAZYT_ONEDNN_ISA": isa}, capture_output=True, text=True)

@@ -35,16 +35,33 @@ Reg FusedKernel::number(const Number& n, Type type) {
   return r;
 }
 
-bool FusedKernel::is_number(Reg r, double value) const {
-  if (r == kNoReg || registers_[r].source != Source::kNumber) return false;
-  const Number& n = numbers_[registers_[r].source_index].number;
+namespace {
+bool is_constant(const Number& n, double value) {
   return n.constant && (n.integral ? static_cast<double>(n.i) : n.d) == value;
+}
+}  // namespace
+
+bool FusedKernel::is_number(Reg r, double value) const {
+  return r != kNoReg && registers_[r].source == Source::kNumber &&
+         is_constant(numbers_[registers_[r].source_index].number, value);
+}
+
+Reg FusedKernel::index_of(vm::Op op, Reg a, Reg b) {
+  if ((op != vm::Op::kMul && op != vm::Op::kAdd) || b == kNoReg) return kNoReg;
+  if (registers_[b].source == Source::kIndex) std::swap(a, b);
+  if (registers_[a].source != Source::kIndex || registers_[b].source != Source::kNumber) return kNoReg;
+  const Number& n = numbers_[registers_[b].source_index].number;
+  Index out = indices_[registers_[a].source_index];
+  if (!is_constant(out.first, 0) || (op == vm::Op::kMul && !is_constant(out.step, 1))) return kNoReg;
+  if (is_constant(n, op == vm::Op::kMul)) return a;
+  (op == vm::Op::kMul ? out.step : out.first) = n;
+  out.reg = add_register(Type::kI64, Source::kIndex, static_cast<uint32_t>(indices_.size()));
+  indices_.push_back(out);
+  return out.reg;
 }
 
 Reg FusedKernel::op(vm::Op op, Reg a, Reg b, Reg c) {
-  // 0 + 1 * an index, as the toolkit's rule of arange writes it.
-  if (op == vm::Op::kMul && registers_[a].source == Source::kIndex && is_number(b, 1)) return a;
-  if (op == vm::Op::kAdd && registers_[b].source == Source::kIndex && is_number(a, 0)) return b;
+  if (const Reg index = index_of(op, a, b); index != kNoReg) return index;
   const Type operand = registers_[op == vm::Op::kWhere ? b : a].type;
   const vm::Function f = vm::table().functions[static_cast<int>(op)][static_cast<int>(operand)];
   if (!f) {
@@ -95,10 +112,11 @@ Reg FusedKernel::round_to(Reg a, lazyt_dtype_t dtype) {
 }
 
 Reg FusedKernel::index(size_t dim) {
-  for (const auto& [d, r] : indices_)
-    if (d == dim) return r;
+  for (const Index& i : indices_)
+    if (i.dim == dim && is_constant(i.first, 0) && is_constant(i.step, 1)) return i.reg;
+  auto whole = [](int64_t i) { return Number{true, true, 0, i, 0, LAZYT_DTYPE_INT64}; };
   const Reg r = add_register(Type::kI64, Source::kIndex, static_cast<uint32_t>(indices_.size()));
-  indices_.emplace_back(dim, r);
+  indices_.push_back({dim, r, whole(0), whole(1)});
   return r;
 }
 
@@ -171,10 +189,15 @@ void FusedKernel::drop_unread() {
     kept.push_back(code_[k]);
   }
   code_.assign(kept.rbegin(), kept.rend());
-  for (const Load& l : loads_)
-    if (!read[l.reg]) registers_[l.reg] = {Type::kBool};  // nobody's
-  std::erase_if(loads_, [&](const Load& l) { return !read[l.reg]; });
-  for (size_t k = 0; k < loads_.size(); ++k) registers_[loads_[k].reg].source_index = static_cast<uint32_t>(k);
+  auto drop = [&](auto& sources) {
+    for (const auto& s : sources)
+      if (!read[s.reg]) registers_[s.reg] = {Type::kBool};  // nobody's
+    std::erase_if(sources, [&](const auto& s) { return !read[s.reg]; });
+    for (size_t k = 0; k < sources.size(); ++k)
+      registers_[sources[k].reg].source_index = static_cast<uint32_t>(k);
+  };
+  drop(loads_);
+  drop(indices_);
 }
 
 void FusedKernel::reduce(Reg r, ReduceKind kind, const Tensor& t, double divisor, bool root) {
@@ -199,9 +222,9 @@ void FusedKernel::build(Builder& b, const std::vector<StorageId>& may_alias_inpu
   for (const Load& l : loads_) strides.push_back(toolkit::broadcast_strides(l.tensor, dims_));
   for (const Store& s : stores_) strides.push_back(s.tensor.layout.strides);
   for (const Reduction& r : reductions_) strides.push_back(r.tensor.layout.strides);
-  for (const auto& [dim, reg] : indices_) {
+  for (const Index& i : indices_) {
     Dims s(rank, 0);
-    s[dim] = 1;
+    s[i.dim] = 1;
     strides.push_back(s);
   }
   Dims walk = toolkit::row_major(dims_);
@@ -433,7 +456,8 @@ void FusedKernel::build(Builder& b, const std::vector<StorageId>& may_alias_inpu
     step->numbers_.push_back({n.number, registers_[n.reg].type, slot[n.reg]});
   const size_t first_index = loads_.size() + stores_.size() + reductions_.size();
   for (size_t k = 0; k < indices_.size(); ++k)
-    step->indices_.push_back({indices_[k].first, loops.strides[first_index + k], slot[indices_[k].second]});
+    step->indices_.push_back(
+        {loops.strides[first_index + k], slot[indices_[k].reg], indices_[k].first, indices_[k].step});
   for (const Random& r : randoms_) step->randoms_.push_back({r.seed, r.offset, slot[r.reg]});
   for (size_t k = 0; k < reductions_.size(); ++k) {
     const Reduction& r = reductions_[k];
@@ -454,6 +478,12 @@ void FusedKernel::build(Builder& b, const std::vector<StorageId>& may_alias_inpu
     l.convert = nullptr, l.direct = true;
     step->reduced_at_once_ = kPiece;
   }
+  // Products, extremes and truths of what lies in memory, and nothing else: no part of a row is kept in fewer
+  // bits than the whole.
+  if (code_.empty() && step->reductions_.size() == 1 && stores_.empty() && step->loads_.size() == 1 &&
+      step->loads_[0].direct && step->last_ == loops.dims.size() && reductions_[0].kind != ReduceKind::kSum &&
+      reductions_[0].kind != ReduceKind::kSquares)
+    step->reduced_at_once_ = kPiece;
   if (!reductions_.empty()) {
     // Totals of pieces (rows) or of portions and columns.
     int64_t outer = 1, length = 1, inner = 1;

@@ -89,6 +89,11 @@ class FusedKernel {
     double divisor;
     bool root;
   };
+  struct Index {
+    size_t dim;
+    Reg reg;
+    Number first, step;  // the register holds first + the index along the dim * step
+  };
   struct Random {
     Number seed, offset;
     Reg reg;
@@ -96,9 +101,11 @@ class FusedKernel {
   // Signs of halves that lie side by side, two at a time as bits of an integer, if that is all that the kernel is about.
   std::optional<FusedKernel> as_bits() const;
   bool is_number(Reg r, double value) const;  // that is known when the program is compiled
+  // a * b or a + b, if that is an index like any other; else kNoReg.
+  Reg index_of(vm::Op op, Reg a, Reg b);
   // x, if r is x / 2 * (1 + erf(x / sqrt 2)), as the toolkit's rule of gelu writes it; else kNoReg.
   Reg operand_of_gelu(Reg r) const;
-  void drop_unread();  // instructions and loads whose results nothing reads
+  void drop_unread();  // instructions, loads and indices that nothing reads
   Reg add_register(vm::Type type, Source source = Source::kNone, uint32_t index = 0) {
     registers_.push_back({type, source, index});
     return static_cast<Reg>(registers_.size() - 1);
@@ -110,7 +117,7 @@ class FusedKernel {
   std::vector<Instruction> code_;
   std::vector<Load> loads_;
   std::vector<NumberSource> numbers_;
-  std::vector<std::pair<size_t, Reg>> indices_;
+  std::vector<Index> indices_;
   std::vector<Random> randoms_;
   std::vector<Store> stores_;
   std::vector<Reduction> reductions_;

@@ -219,8 +219,12 @@ void FusedStep::block(const Frame& frame, Block& b, int64_t at, int n) const {
   }
   for (const IndexFill& f : indices_) {
     auto* out = reinterpret_cast<int64_t*>(b.memory[f.slot]);
+    // What is too large wraps around.
+    const auto begin = static_cast<uint64_t>(frame.as_int(f.first)),
+               step = static_cast<uint64_t>(frame.as_int(f.step));
     for_each_run(loops_, f.strides, at, n, [&](int64_t offset, int64_t stride, int first, int count) {
-      vm::table().iota(out + first, offset, stride, count);
+      vm::table().iota(out + first, begin + static_cast<uint64_t>(offset) * step,
+                       static_cast<uint64_t>(stride) * step, count);
     });
   }
   for (const RandomFill& f : randoms_) {
@@ -266,7 +270,7 @@ void FusedStep::block(const Frame& frame, Block& b, int64_t at, int n) const {
 }
 
 void FusedStep::run_tiles(Block& b, int n) const {
-  const tile::Machine& m = tile::machine(tile_.f64);
+  const tile::Machine& m = tile::machine(tile_.type);
   const int full = n / m.tile * m.tile, rest = n - full;
   std::byte* scratch = b.memory[0] + size_t{slots_} * kBlock * 8;
   auto* code = reinterpret_cast<tile::Bound*>(scratch + (tile_.scratch_tiles + tile_.operands.size()) * kTileBytes);

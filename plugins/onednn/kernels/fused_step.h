@@ -68,9 +68,9 @@ class FusedStep final : public Step {
     uint16_t slot;
   };
   struct IndexFill {
-    size_t loop_dim;
     Dims strides;  // of the index by loop
     uint16_t slot;
+    Number first, step;  // of what is filled in: first + index * step
   };
   struct RandomFill {
     Number seed, offset;

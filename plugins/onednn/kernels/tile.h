@@ -1,11 +1,14 @@
-// The register machine for f32 code, and one for f64 code: eight vector registers hold a tile of elements and are handed from
-// instruction to instruction; each instruction ends in a jump to the next. What is used twice lies in eight registers
-// more, where the CPU has them, or in a slot in the first-level cache. Instructions read one running value and up to two operands.
+// The register machine for f32 code, and one each for code of f64, int32 and int64: eight vector registers
+// hold a tile of elements and are handed from instruction to instruction; each instruction ends in a jump to
+// the next. What is used twice lies in eight registers more, where the CPU has them, or in a slot in the
+// first-level cache. Instructions read one running value and up to two operands.
 //
-// Compiled for each instruction set like the vector machine (vm.h), of which it runs the floating part.
+// Compiled for each instruction set like the vector machine (vm.h), of which it runs a part.
 #pragma once
 
 #include <cstdint>
+
+#include "lazyt/toolkit/registers.hpp"
 
 namespace lazyt::onednn::tile {
 
@@ -27,7 +30,10 @@ enum class Op : uint8_t {
   kMax,
   kMin,
   kCopysign,
-  kCopysignOf,  // acc op A; kSubFrom: A - acc; kDivInto: A / acc; kCopysignOf: A with acc's sign
+  kCopysignOf,
+  kBitAnd,
+  kBitOr,
+  kBitXor,  // acc op A; kSubFrom: A - acc; kDivInto: A / acc; kCopysignOf: A with acc's sign
   kFma,     // acc * A + B
   kFmaAdd,  // A * B + acc
   kEq,
@@ -53,7 +59,8 @@ enum class Op : uint8_t {
   kErf,
   kGeluOfHalf,
   kSign,
-  kNot,
+  kNot,  // of 1 or 0
+  kBitNot,
   kIsNan,
   kToBool,  // acc != 0
   kFloor,
@@ -65,6 +72,9 @@ enum class Op : uint8_t {
   kCount
 };
 
+// Of an instruction; which arguments it takes is the machine's own matter.
+using Function = void (*)();
+
 // An array that runs with the index (mask -1), or one tile for all (mask 0): a slot, a broadcast number.
 struct Operand {
   void* base;
@@ -72,13 +82,13 @@ struct Operand {
 };
 
 struct Instruction {
-  const void* function;
+  Function function;
   uint16_t a, b;
 };
 
 // An instruction with its operands, as it runs: it reads nothing else. Of kEnd, a's mask counts the instructions before it.
 struct Bound {
-  const void* function;
+  Function function;
   Operand a, b;
 };
 
@@ -100,12 +110,12 @@ static_assert(kForms >= 4, "forms of two operands");
 
 struct Machine {
   int tile;  // elements
-  const void* functions[static_cast<int>(Op::kCount)][kForms];  // none: it has no such instruction
+  Function functions[static_cast<int>(Op::kCount)][kForms];  // none: it has no such instruction
   // Runs the code (ended by kEnd) for tiles at 0, tile, 2 * tile, ... below n. n is a multiple of the tile.
   void (*run)(const Bound* code, int64_t n);
 };
 
-// In step with vm::table().
-const Machine& machine(bool f64);
+// Of registers of kF32, kF64, kI32 or kI64, in step with vm::table().
+const Machine& machine(toolkit::Type type);
 
 }  // namespace lazyt::onednn::tile

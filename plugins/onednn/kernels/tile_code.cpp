@@ -42,11 +42,11 @@ std::optional<Binary> binary(vm::Op op, bool boolean) {
     case vm::Op::kGe:
       return Binary{Op::kGe, Op::kLe};
     case vm::Op::kAnd:
-      return boolean ? std::optional(Binary{Op::kMul, Op::kMul}) : std::nullopt;
+      return boolean ? Binary{Op::kMul, Op::kMul} : Binary{Op::kBitAnd, Op::kBitAnd};
     case vm::Op::kOr:
-      return boolean ? std::optional(Binary{Op::kMax, Op::kMax}) : std::nullopt;
+      return boolean ? Binary{Op::kMax, Op::kMax} : Binary{Op::kBitOr, Op::kBitOr};
     case vm::Op::kXor:
-      return boolean ? std::optional(Binary{Op::kNe, Op::kNe}) : std::nullopt;
+      return boolean ? Binary{Op::kNe, Op::kNe} : Binary{Op::kBitXor, Op::kBitXor};
     default:
       return std::nullopt;
   }
@@ -93,7 +93,7 @@ std::optional<Op> unary(vm::Op op, bool boolean) {
     case vm::Op::kIsNan:
       return Op::kIsNan;
     case vm::Op::kNot:
-      return boolean ? std::optional(Op::kNot) : std::nullopt;
+      return boolean ? Op::kNot : Op::kBitNot;
     default:
       return std::nullopt;
   }
@@ -101,16 +101,16 @@ std::optional<Op> unary(vm::Op op, bool boolean) {
 
 class Compiler {
  public:
-  explicit Compiler(const Source& s)
+  Compiler(const Source& s, Type scalar)
       : s_(s),
-        f64_(std::any_of(s.registers.begin(), s.registers.end(), [](auto& r) { return r.type == Type::kF64; })),
-        machine_(machine(f64_)),
+        scalar_(scalar),
+        machine_(machine(scalar)),
         uses_(s.registers.size(), 0),
         last_(s.registers.size(), 0),
         where_(s.registers.size(), kNone) {}
 
   std::optional<Code> run() {
-    out_.f64 = f64_;
+    out_.type = scalar_;
     for (size_t k = 0; k < s_.code.size(); ++k)
       for (uint16_t r : {s_.code[k].a, s_.code[k].b, s_.code[k].c})
         if (r != kNone) uses_[r]++, last_[r] = k;
@@ -122,10 +122,10 @@ class Compiler {
       const uint16_t memory = operand({false, r, reg.running, false, form_of(reg)});
       if (is_integer(reg.type)) {
         where_[r] = memory;
-      } else if (reg.type == real() && (reg.half == kAnyForm || !one_of_two(r))) {
+      } else if (reg.type == scalar_ && (reg.half == kAnyForm || !one_of_two(r))) {
         where_[r] = memory;
       } else if (uses_[r]) {
-        add(reg.type == real() ? Op::kLoad : Op::kLoadU8, memory);
+        add(reg.type == scalar_ ? Op::kLoad : Op::kLoadU8, memory);
         spill(r);
       }
     }
@@ -140,16 +140,22 @@ class Compiler {
   }
 
  private:
-  Type real() const { return f64_ ? Type::kF64 : Type::kF32; }
   static bool is_integer(Type t) { return t == Type::kI8 || t == Type::kU8 || t == Type::kI32; }
-  static Form form_of(const Source::Register& r) {
-    return r.type == Type::kI8 ? kI8 : r.type == Type::kU8 ? kU8 : r.type == Type::kI32 ? kI32 : r.half;
+  Form form_of(const Source::Register& r) const {
+    return r.type == scalar_      ? r.half
+           : r.type == Type::kI8  ? kI8
+           : r.type == Type::kU8  ? kU8
+           : r.type == Type::kI32 ? kI32
+                                  : r.half;
   }
-  // Floats of one width, bool; beside f32 integers that come from memory as floats, and floats that go there as integers.
+  // Numbers of one type, bool; beside f32 integers that come from memory as floats, and floats that go there
+  // as integers.
   bool has_form(uint16_t r) const {
     const Source::Register& reg = s_.registers[r];
-    if (reg.type == real() || reg.type == Type::kBool) return true;
-    if (f64_ || !is_integer(reg.type) || reg.made_outside != reg.running || (!reg.made_outside && uses_[r])) return false;
+    if (reg.type == scalar_ || reg.type == Type::kBool) return true;
+    if (scalar_ != Type::kF32 || !is_integer(reg.type) || reg.made_outside != reg.running ||
+        (!reg.made_outside && uses_[r]))
+      return false;
     return std::all_of(s_.code.begin(), s_.code.end(), [&](const Source::Instruction& i) {
       const bool reads = i.a == r || i.b == r || i.c == r, makes = i.out == r;
       const Type other = s_.registers[reads ? i.out : i.a].type;
@@ -298,7 +304,7 @@ class Compiler {
     if (reg.kept) {
       const uint16_t memory = operand({false, i.out, true, true, form_of(reg)});
       add(reg.type == Type::kBool ? Op::kStoreU8 : Op::kStore, memory);
-      if (reg.type == real() && reg.half == kAnyForm) where_[i.out] = memory;
+      if (reg.type == scalar_ && reg.half == kAnyForm) where_[i.out] = memory;
     }
     if (read_later && !bank(i.out) && !in_memory(i.out)) spill(i.out);
     // Tiles of registers whose last reader this was.
@@ -314,7 +320,7 @@ class Compiler {
   bool freed(uint16_t r) const { return where_[r] == kNone; }
 
   const Source& s_;
-  const bool f64_;
+  const Type scalar_;  // of registers that are no bools
   const Machine& machine_;
   Code out_;
   std::vector<uint32_t> uses_;
@@ -329,10 +335,12 @@ class Compiler {
 }  // namespace
 
 std::optional<Code> compile(const Source& source) {
-  // Bytes alone are faster as bytes.
-  const auto& registers = source.registers;
-  if (std::none_of(registers.begin(), registers.end(), [](const auto& r) { return vm::is_float(r.type); })) return std::nullopt;
-  return Compiler(source).run();
+  // Bytes alone are faster as bytes: a machine of wider numbers it is where there are such.
+  for (Type scalar : {Type::kF64, Type::kF32, Type::kI64, Type::kI32})
+    if (std::any_of(source.registers.begin(), source.registers.end(),
+                    [&](const auto& r) { return r.type == scalar; }))
+      return Compiler(source, scalar).run();
+  return std::nullopt;
 }
 
 }  // namespace lazyt::onednn::tile

@@ -31,7 +31,7 @@ struct Source {
 };
 
 struct Code {
-  bool f64 = false;  // which machine runs it
+  vm::Type type = vm::Type::kF32;  // which machine runs it
   struct Operand {
     bool scratch;  // a tile of the code's own, number `index`; else the memory of register `index`
     uint16_t index;

@@ -1,4 +1,5 @@
-// Compiled once for each instruction set, with LAZYT_TILE_MACHINE naming what it defines; and again for doubles (tile_f64.cpp).
+// Compiled once for each instruction set, with LAZYT_TILE_MACHINE naming what it defines; and again for doubles
+// (tile_f64.cpp) and for integers of 32 and 64 bits (tile_i32.cpp, tile_i64.cpp: LAZYT_TILE_INTEGERS).
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -12,24 +13,29 @@
 #else
 #include "vm_math.h"
 #endif
+#define LAZYT_TILE_F32 (!LAZYT_TILE_F64 && !LAZYT_TILE_INTEGERS)
 
 namespace lazyt::onednn::tile {
 namespace {
 
 namespace math = vm::math;
 #if LAZYT_TILE_F64
-using Real = double;
+using Scalar = double;
 using V = math::VD;
 using VI = math::VL;
 constexpr int kWidth = vm::kVectorBytes / 8;
+#elif LAZYT_TILE_INTEGERS
+using Scalar = std::conditional_t<LAZYT_TILE_INTEGERS == 64, int64_t, int32_t>;
+using V = std::conditional_t<LAZYT_TILE_INTEGERS == 64, math::VL, math::VI>;
+using VI = V;
+using VU = std::make_unsigned_t<Scalar> __attribute__((vector_size(vm::kVectorBytes)));
+constexpr int kWidth = vm::kVectorBytes / sizeof(Scalar);
 #else
-using Real = float;
+using Scalar = float;
 using math::kWidth;
 using math::V;
 using math::VI;
 #endif
-using L = math::Lanes<V>;
-using Int = std::conditional_t<sizeof(Real) == 8, int64_t, int32_t>;
 constexpr int kTile = 8 * kWidth;
 
 using Next = void (*)(const Bound* ip, int64_t i, int64_t n, V v0, V v1, V v2, V v3, V v4, V v5, V v6, V v7);
@@ -47,26 +53,72 @@ register V w6 asm("xmm30");
 register V w7 asm("xmm31");
 #endif
 
-V load(const Real* p) {
+V load(const Scalar* p) {
   V v;
   std::memcpy(&v, p, sizeof v);
   return v;
 }
-void store(Real* p, V v) { std::memcpy(p, &v, sizeof v); }
+void store(Scalar* p, V v) { std::memcpy(p, &v, sizeof v); }
+constexpr Scalar kOne = 1, kZero = 0;
+V truth(VI c) { return c ? V{} + kOne : V{}; }
+
+const Scalar* at(const Operand& o, int64_t i) { return static_cast<const Scalar*>(o.base) + (i & o.mask); }
+template <Form form>
+auto* at(const Operand& o, int64_t i) {
+  using E = std::conditional_t<form == kBf16, BFloat16, std::conditional_t<form == kF16, Half, Scalar>>;
+  return static_cast<E*>(o.base) + (i & o.mask);
+}
+
+#if LAZYT_TILE_INTEGERS
+// What is too large wraps around.
+template <class F>
+V wrapping(V a, V b, F f) {
+  return std::bit_cast<V>(f(std::bit_cast<VU>(a), std::bit_cast<VU>(b)));
+}
+V plus(V a, V b) { return wrapping(a, b, [](VU x, VU y) { return x + y; }); }
+V minus(V a, V b) { return wrapping(a, b, [](VU x, VU y) { return x - y; }); }
+V times(V a, V b) { return wrapping(a, b, [](VU x, VU y) { return x * y; }); }
+V fma(V a, V b, V c) { return plus(times(a, b), c); }
+V max(V x, V a) { return x > a ? x : a; }
+V min(V x, V a) { return x < a ? x : a; }
+
+template <Op op>
+V apply(V x) {
+  if constexpr (op == Op::kSquare) return times(x, x);
+  if constexpr (op == Op::kNeg) return minus(V{}, x);
+  if constexpr (op == Op::kAbs) return max(x, minus(V{}, x));
+  if constexpr (op == Op::kSign) return min(max(x, V{} - kOne), V{} + kOne);
+  if constexpr (op == Op::kNot) return truth(x == kZero);
+  if constexpr (op == Op::kToBool) return truth(x != kZero);
+  if constexpr (op == Op::kBitNot) return ~x;
+}
+template <Op op>
+V apply(V x, V a) {
+  if constexpr (op == Op::kAdd) return plus(x, a);
+  if constexpr (op == Op::kSub) return minus(x, a);
+  if constexpr (op == Op::kSubFrom) return minus(a, x);
+  if constexpr (op == Op::kMul) return times(x, a);
+  if constexpr (op == Op::kMax) return max(x, a);
+  if constexpr (op == Op::kMin) return min(x, a);
+  if constexpr (op == Op::kBitAnd) return x & a;
+  if constexpr (op == Op::kBitOr) return x | a;
+  if constexpr (op == Op::kBitXor) return x ^ a;
+  if constexpr (op == Op::kEq) return truth(x == a);
+  if constexpr (op == Op::kNe) return truth(x != a);
+  if constexpr (op == Op::kLt) return truth(x < a);
+  if constexpr (op == Op::kLe) return truth(x <= a);
+  if constexpr (op == Op::kGt) return truth(x > a);
+  if constexpr (op == Op::kGe) return truth(x >= a);
+}
+#else
+using L = math::Lanes<V>;
+using Int = std::conditional_t<sizeof(Scalar) == 8, int64_t, int32_t>;
 V copysign(V size, V sign) {
   const VI bit = VI{} + std::numeric_limits<Int>::min();
   return std::bit_cast<V>((std::bit_cast<VI>(size) & ~bit) | (std::bit_cast<VI>(sign) & bit));
 }
 V absolute(V x) { return std::bit_cast<V>(std::bit_cast<VI>(x) & std::numeric_limits<Int>::max()); }
-constexpr Real kOne = 1, kZero = 0;
-V truth(VI c) { return c ? V{} + kOne : V{}; }
-
-const Real* at(const Operand& o, int64_t i) { return static_cast<const Real*>(o.base) + (i & o.mask); }
-template <Form form>
-auto* at(const Operand& o, int64_t i) {
-  using E = std::conditional_t<form == kBf16, BFloat16, std::conditional_t<form == kF16, Half, Real>>;
-  return static_cast<E*>(o.base) + (i & o.mask);
-}
+V fma(V a, V b, V c) { return L::fma(a, b, c); }
 
 template <Op op>
 V apply(V x) {
@@ -76,7 +128,7 @@ V apply(V x) {
   if constexpr (op == Op::kSqrt) return L::sqrt(x);
   if constexpr (op == Op::kRsqrt) return kOne / L::sqrt(x);
   if constexpr (op == Op::kReciprocal) return kOne / x;
-#if !LAZYT_TILE_F64
+#if LAZYT_TILE_F32
   if constexpr (op == Op::kExp) return math::exp<V>(x);
   if constexpr (op == Op::kExp2) return math::exp2<V>(x);
   if constexpr (op == Op::kExpm1) return math::expm1<V>(x);
@@ -119,6 +171,7 @@ V apply(V x, V a) {
   if constexpr (op == Op::kGt) return truth(x > a);
   if constexpr (op == Op::kGe) return truth(x >= a);
 }
+#endif
 
 #define ARGUMENTS const Bound *ip, int64_t i, int64_t n, V v0, V v1, V v2, V v3, V v4, V v5, V v6, V v7
 #define NEXT return reinterpret_cast<Next>(ip[1].function)(ip + 1, i, n, v0, v1, v2, v3, v4, v5, v6, v7)
@@ -140,12 +193,15 @@ constexpr int kAhead = 2;
 template <Form form, class E>
 V operand(const E* a, int k) {
   if constexpr (form == kNumber) return a[0] - V{};  // of -0, too
+#if LAZYT_TILE_F32
   if constexpr (sizeof(E) == 2) {
     __builtin_prefetch(a + kAhead * kTile + k * kWidth);
     vm::Shorts bits;
     std::memcpy(&bits, a + k * kWidth, sizeof bits);
     return vm::to_float(bits, E{});
-  } else {
+  } else
+#endif
+  {
     if constexpr (form == kRunning) __builtin_prefetch(a + kAhead * kTile + k * kWidth);
     return load(a + k * kWidth);
   }
@@ -164,12 +220,12 @@ void run_load(ARGUMENTS) {
 void run_load_u8(ARGUMENTS) {
   const uint8_t* a = static_cast<const uint8_t*>(ip->a.base) + (i & ip->a.mask);
 #define STEP(k) \
-  for (int j = 0; j < kWidth; ++j) v##k[j] = static_cast<Real>(a[k * kWidth + j]);
+  for (int j = 0; j < kWidth; ++j) v##k[j] = static_cast<Scalar>(a[k * kWidth + j]);
   EACH(STEP)
 #undef STEP
   NEXT;
 }
-#if !LAZYT_TILE_F64
+#if LAZYT_TILE_F32
 using Signed = int8_t __attribute__((vector_size(kWidth)));
 using Unsigned = uint8_t __attribute__((vector_size(kWidth)));
 template <class E>
@@ -219,7 +275,7 @@ void run_store_integers(ARGUMENTS) {
 }
 #endif
 void run_store(ARGUMENTS) {
-  Real* a = const_cast<Real*>(at(ip->a, i));
+  Scalar* a = const_cast<Scalar*>(at(ip->a, i));
 #define STEP(k)                \
   store(a + k * kWidth, v##k); \
   IN_ORDER;
@@ -240,7 +296,7 @@ void run_store_half(ARGUMENTS) {
 #undef STEP
   NEXT;
 }
-#if defined(__AVX512F__) && !LAZYT_TILE_F64
+#if defined(__AVX512F__) && LAZYT_TILE_F32
 // The upper halves of two vectors of words by one permutation.
 void run_store_bf16(ARGUMENTS) {
   auto* a = at<kBf16>(ip->a, i);
@@ -293,9 +349,10 @@ void run_unary(ARGUMENTS) {
 template <Op op, Form form, class E>
 V apply(V x, const E* a, int k) {
   const V other = operand<form>(a, k);
-  // Whether a bound is NaN is asked once for all.
+#if !LAZYT_TILE_INTEGERS  // whether a bound is NaN is asked once for all
   if constexpr (form == kNumber && op == Op::kMax) return other != other ? other : L::max(other, x);
   if constexpr (form == kNumber && op == Op::kMin) return other != other ? other : L::min(other, x);
+#endif
   return apply<op>(x, other);
 }
 template <Op op, Form form>
@@ -331,12 +388,12 @@ void run_load_bank(ARGUMENTS) {
 #endif
 template <Op op, int form>
 void run_ternary(ARGUMENTS) {
-  const Real *a = at(ip->a, i), *b = at(ip->b, i);
+  const Scalar *a = at(ip->a, i), *b = at(ip->b, i);
 #define STEP(k)                                                                                                   \
   {                                                                                                               \
     const V p = operand<form & 1 ? kNumber : kAnyForm>(a, k), q = operand<form & 2 ? kNumber : kAnyForm>(b, k); \
-    v##k = op == Op::kFma      ? L::fma(v##k, p, q)                                                               \
-           : op == Op::kFmaAdd ? L::fma(p, q, v##k)                                                               \
+    v##k = op == Op::kFma      ? fma(v##k, p, q)                                                                  \
+           : op == Op::kFmaAdd ? fma(p, q, v##k)                                                                  \
            : v##k != kZero     ? p                                                                                \
                                : q;                                                                               \
     if constexpr (form != 3) IN_ORDER;                                                                            \
@@ -355,12 +412,14 @@ Machine make() {
   Machine m{};
   m.tile = kTile;
   m.run = run;
-  auto set = [&](Op op, Next f, int form = kAnyForm) { m.functions[static_cast<int>(op)][form] = reinterpret_cast<const void*>(f); };
+  auto set = [&](Op op, Next f, int form = kAnyForm) {
+    m.functions[static_cast<int>(op)][form] = reinterpret_cast<Function>(f);
+  };
   set(Op::kEnd, run_end);
   set(Op::kLoad, run_load<kAnyForm>);
   set(Op::kLoad, run_load<kNumber>, kNumber);
   set(Op::kLoad, run_load<kRunning>, kRunning);
-#if !LAZYT_TILE_F64
+#if LAZYT_TILE_F32
   set(Op::kLoad, run_load<kBf16>, kBf16);
   set(Op::kLoad, run_load<kF16>, kF16);
   set(Op::kLoad, run_load_integers<int8_t>, kI8);
@@ -392,12 +451,12 @@ Machine make() {
   set(Op::op, run_binary<Op::op, kRunning>, kRunning);  \
   OF_HALVES(op)                                         \
   IN_BANK(op)
-#if LAZYT_TILE_F64
-#define OF_HALVES(op)
-#else
+#if LAZYT_TILE_F32
 #define OF_HALVES(op)                            \
   set(Op::op, run_binary<Op::op, kBf16>, kBf16); \
   set(Op::op, run_binary<Op::op, kF16>, kF16);
+#else
+#define OF_HALVES(op)
 #endif
 #define UNARY(op) set(Op::op, run_unary<Op::op>);
 #define TERNARY(op)                  \
@@ -405,17 +464,23 @@ Machine make() {
   set(Op::op, run_ternary<Op::op, 1>, 1); \
   set(Op::op, run_ternary<Op::op, 2>, 2); \
   set(Op::op, run_ternary<Op::op, 3>, 3);
-  BINARY(kAdd) BINARY(kSub) BINARY(kSubFrom) BINARY(kMul) BINARY(kDiv) BINARY(kDivInto) BINARY(kMax) BINARY(kMin)
-  BINARY(kCopysign) BINARY(kCopysignOf) BINARY(kEq) BINARY(kNe) BINARY(kLt) BINARY(kLe) BINARY(kGt) BINARY(kGe)
+  BINARY(kAdd) BINARY(kSub) BINARY(kSubFrom) BINARY(kMul) BINARY(kMax) BINARY(kMin)
+  BINARY(kEq) BINARY(kNe) BINARY(kLt) BINARY(kLe) BINARY(kGt) BINARY(kGe)
   TERNARY(kFma) TERNARY(kFmaAdd) TERNARY(kSelect)
-  UNARY(kSquare) UNARY(kNeg) UNARY(kAbs) UNARY(kSqrt) UNARY(kRsqrt) UNARY(kReciprocal) UNARY(kSign) UNARY(kNot)
-  UNARY(kIsNan) UNARY(kToBool) UNARY(kFloor) UNARY(kCeil) UNARY(kRound) UNARY(kTrunc)
+  UNARY(kSquare) UNARY(kNeg) UNARY(kAbs) UNARY(kSign) UNARY(kNot) UNARY(kToBool)
+#if LAZYT_TILE_INTEGERS
+  BINARY(kBitAnd) BINARY(kBitOr) BINARY(kBitXor) UNARY(kBitNot)
+#else
+  BINARY(kDiv) BINARY(kDivInto) BINARY(kCopysign) BINARY(kCopysignOf)
+  UNARY(kSqrt) UNARY(kRsqrt) UNARY(kReciprocal)
+  UNARY(kIsNan) UNARY(kFloor) UNARY(kCeil) UNARY(kRound) UNARY(kTrunc)
+#endif
 #if LAZYT_TILE_F64
 #define LIBRARY(op, name) \
   if ((library<Op::op> = vm::vector_function<double, vm::UnaryVector<double>>(name))) set(Op::op, run_library<Op::op>);
   LIBRARY(kExp, "exp") LIBRARY(kExp2, "exp2") LIBRARY(kExpm1, "expm1") LIBRARY(kTanh, "tanh") LIBRARY(kErf, "erf")
   if (library<Op::kExp>) set(Op::kSigmoid, run_library<Op::kSigmoid>);
-#else
+#elif LAZYT_TILE_F32
   UNARY(kExp) UNARY(kExp2) UNARY(kExpm1) UNARY(kLog) UNARY(kLog1p) UNARY(kTanh) UNARY(kSigmoid) UNARY(kErf)
   UNARY(kGeluOfHalf) UNARY(kRoundBf16) UNARY(kRoundF16)
 #endif

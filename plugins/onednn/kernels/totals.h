@@ -125,6 +125,11 @@ struct Reducer {
 
   static void row(Total& total, const void* in, int n) {
     auto* p = static_cast<const T*>(in);
+    // Lanes that multiplied for longer would leave what f64 has, and what is denormal is slow.
+    constexpr int kAtOnce = kind == ReduceKind::kProd && kFloat ? kBlock : std::numeric_limits<int>::max();
+    for (int i = 0; i < n; i += std::min(kAtOnce, n - i)) run(total, p + i, std::min(kAtOnce, n - i));
+  }
+  static void run(Total& total, const T* p, int n) {
     Acc acc = of(total);
     [[maybe_unused]] Lane lanes[kLanes];
     int i = 0;
@@ -173,10 +178,14 @@ struct Reducer {
           F v;
           __builtin_prefetch(p + i + k * kWide + kAhead);
           std::memcpy(&v, p + i + k * kWide, sizeof v);
-          products[k] *= __builtin_convertvector(v, D);
+          products[k] *= widened<D>(v);
         }
       const D all = (products[0] * products[1]) * (products[2] * products[3]);
-      for (int j = 0; j < kWide; ++j) acc *= all[j];
+      double lane[kWide];  // folded by halves
+      std::memcpy(lane, &all, sizeof all);
+      for (int half = kWide / 2; half > 0; half /= 2)
+        for (int j = 0; j < half; ++j) lane[j] *= lane[j + half];
+      acc *= lane[0];
     } else if constexpr (kFloat && (kind == ReduceKind::kSum || kind == ReduceKind::kSquares)) {
       i = sums(acc, p, n);
     }

@@ -13,20 +13,24 @@ const Table& avx2_table();
 const Table& avx512_table();
 }  // namespace vm
 namespace tile {
-const Machine& portable_machine();
-const Machine& avx2_machine();
-const Machine& avx512_machine();
-const Machine& portable_machine_f64();
-const Machine& avx2_machine_f64();
-const Machine& avx512_machine_f64();
+#define MACHINES(isa)                 \
+  const Machine& isa##_machine();     \
+  const Machine& isa##_machine_f64(); \
+  const Machine& isa##_machine_i32(); \
+  const Machine& isa##_machine_i64();
+MACHINES(portable) MACHINES(avx2) MACHINES(avx512)
+#undef MACHINES
 }  // namespace tile
 
 namespace {
 
 struct Isa {
   const vm::Table& table;
-  const tile::Machine &machine, &machine_f64;
+  const tile::Machine &machine, &machine_f64, &machine_i32, &machine_i64;
 };
+#define ISA(isa)                                                                                   \
+  {vm::isa##_table(), tile::isa##_machine(), tile::isa##_machine_f64(), tile::isa##_machine_i32(), \
+   tile::isa##_machine_i64()}
 
 Isa choose() {
 #ifdef __x86_64__
@@ -42,12 +46,14 @@ Isa choose() {
                                                          "'; it can be avx512, avx2 or portable");
   }
   if (wanted != "portable") {
-    if (avx512 && wanted != "avx2") return {vm::avx512_table(), tile::avx512_machine(), tile::avx512_machine_f64()};
-    if (avx2) return {vm::avx2_table(), tile::avx2_machine(), tile::avx2_machine_f64()};
+    if (avx512 && wanted != "avx2") return ISA(avx512);
+    if (avx2) return ISA(avx2);
   }
 #endif
-  return {vm::portable_table(), tile::portable_machine(), tile::portable_machine_f64()};
+  return ISA(portable);
 }
+
+#undef ISA
 
 const Isa& isa() {
   static const Isa chosen = choose();
@@ -57,6 +63,17 @@ const Isa& isa() {
 }  // namespace
 
 const vm::Table& vm::table() { return isa().table; }
-const tile::Machine& tile::machine(bool f64) { return f64 ? isa().machine_f64 : isa().machine; }
+const tile::Machine& tile::machine(toolkit::Type type) {
+  switch (type) {
+    case toolkit::Type::kF64:
+      return isa().machine_f64;
+    case toolkit::Type::kI32:
+      return isa().machine_i32;
+    case toolkit::Type::kI64:
+      return isa().machine_i64;
+    default:
+      return isa().machine;
+  }
+}
 
 }  // namespace lazyt::onednn

@@ -28,7 +28,7 @@ union Total {
 };
 
 struct ReduceFunctions {
-  void (*row)(Total& total, const void* in, int n);       // n <= kBlock elements (any, of halves) join one total
+  void (*row)(Total& total, const void* in, int n);       // n elements join one; sums of floats: n <= kBlock
   void (*columns)(Total* totals, const void* in, int n);  // each its own
   void (*combine)(Total& a, const Total& b);
   Total start;
@@ -53,7 +53,7 @@ struct Table {
   // Sum, and sum of squares, whose rows are halves as they lie in memory.
   ReduceFunctions totals_bf16[2], totals_f16[2];
   void (*add_columns_f32)(float* sums, const float* in, int n);  // sums[i] += in[i]
-  void (*iota)(int64_t* out, int64_t first, int64_t step, int n);  // out[i] = first + i * step
+  void (*iota)(int64_t* out, uint64_t first, uint64_t step, int n);  // out[i] = first + i * step
   // n words from counter `first` of the stream: words 4 * j .. 4 * j + 3 belong to counter + j. n % 4 == 0.
   void (*philox)(uint64_t seed, uint64_t counter, uint32_t* words, int n);
   // n normal numbers from n words, by pairs (PRG-7). n <= kBlock; for an odd n there is a word more.

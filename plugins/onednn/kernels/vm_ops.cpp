@@ -502,8 +502,8 @@ void round_f16(void* out, const void* in, int n) {
   load_f16(out, half, n);
 }
 void gelu_of_half(void* out, const void* in, int n) { run_own<math::gelu_of_half<math::V>>(out, in, nullptr, nullptr, n); }
-void iota(int64_t* out, int64_t first, int64_t step, int n) {
-  for (int i = 0; i < n; ++i) out[i] = first + i * step;
+void iota(int64_t* out, uint64_t first, uint64_t step, int n) {
+  for (int i = 0; i < n; ++i) out[i] = static_cast<int64_t>(first + static_cast<uint64_t>(i) * step);
 }
 void add_columns_f32(float* sums, const float* in, int n) {
 #pragma GCC ivdep

@@ -40,7 +40,18 @@ struct Frame {
   int64_t as_int(const Number& n) const { return toolkit::number_in<int64_t>(n, inputs, input_stride); }
 };
 
-// One kernel with its operands. Immutable while it runs; keeps the Tensors it reads and writes.
+// The first element of a tensor: what a step needs of one whose layout is in its code already.
+struct Place {
+  StorageId storage = 0;
+  int64_t offset = 0;  // bytes
+
+  Place() = default;
+  explicit Place(const Tensor& t)
+      : storage(t.storage), offset(t.layout.offset * static_cast<int64_t>(t.element())) {}
+  std::byte* in(const Frame& frame) const { return frame.storages[storage] + offset; }
+};
+
+// One kernel with its operands. Immutable while it runs; keeps the Tensors it reads and writes, or their Places.
 class Step {
  public:
   virtual ~Step() = default;
@@ -97,6 +108,8 @@ struct Executable : toolkit::Plan {
   std::vector<bool> reads_bytes;  // by input: whether any step reads its bytes
 };
 
+class Primitive;  // of oneDNN (kernels/dnnl.cpp), with the memory objects that a run sets
+
 class Builder final : public toolkit::Builder {
  public:
   Builder(Executable& executable, const ProgramView& program)
@@ -105,6 +118,8 @@ class Builder final : public toolkit::Builder {
   }
 
   Device& device() const { return exe_.device; }
+  // Steps that differ only in where their operands lie share one of these: it is some KB, and an unrolled loop has hundreds.
+  std::vector<std::shared_ptr<Primitive>> primitives;
   void copy(const Tensor& src, const Tensor& dst) override;
   void fill(const Tensor& dst, Number number) override;
 

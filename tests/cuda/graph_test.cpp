@@ -101,7 +101,7 @@ TEST_F(Graph, CopiesToDonorsComeAndGo) {
   // Input, number, output or a piece beside it, the output itself.
   exe->storages = {{Piece::kInput, 0, 0}, {Piece::kInput, 1, 0}, {Piece::kBeside, 0, 0}, {Piece::kOutput, 0, 0}};
   exe->arena_bytes = 512;
-  exe->nodes = {"test::scale"};
+  exe->nodes.push_back("test::scale");
   exe->step_nodes = {0, 0, 0};
   exe->steps.push_back(scale(0, 2, 100, number(1u), number(0.0)));
   exe->steps.push_back(scale(2, 2, 100, number(1.0), number(1.0)));

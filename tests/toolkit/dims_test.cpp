@@ -15,9 +15,9 @@ Dims counted(size_t n) {
   return d;
 }
 
-// 3 lies inside the object, 6 fills it, 7 and 40 lie outside.
+// 3 lies inside the object, 4 fills it, 5 and 40 lie outside.
 class DimsOfRank : public testing::TestWithParam<size_t> {};
-INSTANTIATE_TEST_SUITE_P(Ranks, DimsOfRank, testing::Values(0, 3, 6, 7, 40));
+INSTANTIATE_TEST_SUITE_P(Ranks, DimsOfRank, testing::Values(0, 3, 4, 5, 40));
 
 TEST_P(DimsOfRank, CopiesAreEqualAndTheirOwn) {
   const Dims a = counted(GetParam());

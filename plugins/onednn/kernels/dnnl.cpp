@@ -26,36 +26,68 @@ struct Free {
   void operator()(void* p) const { std::free(p); }
 };
 
-class PrimitiveStep final : public Step {
+// Whether two attributes are the same; of what this plugin sets in them.
+bool same_attr(const dnnl::primitive_attr& a, const dnnl::primitive_attr& b) {
+  const dnnl::post_ops x = a.get_post_ops(), y = b.get_post_ops();
+  if (x.len() != y.len()) return false;
+  for (int i = 0; i < x.len(); ++i) {
+    if (x.kind(i) != y.kind(i)) return false;
+    if (x.kind(i) == dnnl::primitive::kind::sum) {
+      float scale[2] = {};
+      x.get_params_sum(i, scale[0]), y.get_params_sum(i, scale[1]);
+      if (scale[0] != scale[1]) return false;
+    } else if (x.kind(i) == dnnl::primitive::kind::eltwise) {
+      dnnl::algorithm algorithm[2] = {};
+      float alpha[2] = {}, beta[2] = {};
+      x.get_params_eltwise(i, algorithm[0], alpha[0], beta[0]);
+      y.get_params_eltwise(i, algorithm[1], alpha[1], beta[1]);
+      if (algorithm[0] != algorithm[1] || alpha[0] != alpha[1] || beta[0] != beta[1]) return false;
+    } else {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+class Primitive {
  public:
-  PrimitiveStep(std::string name, MakePrimitive make, dnnl::primitive_attr attr, std::vector<Argument> arguments,
-                const dnnl::primitive_desc_base& pd, Tensor scratch, int threads, int max_threads)
-      : name_(std::move(name)),
-        make_(std::move(make)),
-        attr_(std::move(attr)),
-        arguments_(std::move(arguments)),
-        scratch_(std::move(scratch)),
-        planned_threads_(threads),
-        max_threads_(max_threads) {
+  // threads: that pd was made for.
+  Primitive(std::string name, MakePrimitive make, dnnl::primitive_attr attr, const std::vector<Argument>& arguments,
+            const dnnl::primitive_desc_base& pd, int threads, int max_threads)
+      : Primitive(std::move(name), std::move(make), std::move(attr), arguments, max_threads) {
+    planned_threads_ = threads;
     bind(pd, threads);
   }
   // One that is made when it first runs, with scratch of its own.
-  PrimitiveStep(std::string name, MakePrimitive make, dnnl::primitive_attr attr,
-                std::vector<Argument> arguments, int max_threads)
-      : name_(std::move(name)),
-        make_(std::move(make)),
-        attr_(std::move(attr)),
-        arguments_(std::move(arguments)),
-        scratch_{},
-        planned_threads_(0),
-        max_threads_(max_threads) {}
+  Primitive(std::string name, MakePrimitive make, dnnl::primitive_attr attr, const std::vector<Argument>& arguments,
+            int max_threads)
+      : name_(std::move(name)), make_(std::move(make)), attr_(std::move(attr)), max_threads_(max_threads) {
+    for (const Argument& a : arguments) args_.push_back({a.first, nullptr});
+  }
 
-  void run(const Frame& frame) const override {
+  // Whether the other, made for as many threads, computes the same. Only of primitives that their operands' descriptors and
+  // attributes say all about.
+  bool is(const Primitive& other) const {
+    if (kind_ != dnnl::primitive::kind::matmul && kind_ != dnnl::primitive::kind::reorder) return false;
+    auto same_arg = [](const dnnl_exec_arg_t& x, const dnnl_exec_arg_t& y) {
+      const_dnnl_memory_desc_t a = nullptr, b = nullptr;
+      dnnl_memory_get_memory_desc(x.memory, &a), dnnl_memory_get_memory_desc(y.memory, &b);
+      return x.arg == y.arg && dnnl_memory_desc_equal(a, b);
+    };
+    return kind_ == other.kind_ && name_ == other.name_ && max_threads_ == other.max_threads_ &&
+           implementation_ == other.implementation_ &&
+           std::equal(args_.begin(), args_.end(), other.args_.begin(), other.args_.end(), same_arg) && same_attr(attr_, other.attr_);
+  }
+
+  // places: of the arguments. scratch: of the program's own, if the primitive wants one.
+  void run(const Frame& frame, const std::vector<Place>& places, StorageId scratch) {
     const int threads = std::min(frame.threads, max_threads_);
     if (threads != threads_) rebind(threads);
     ThreadScope scope(threads);
-    for (size_t i = 0; i < arguments_.size(); ++i) set(i, address(frame, arguments_[i].second));
-    if (has_scratch_) set(arguments_.size(), own_scratch_ ? own_scratch_.get() : frame.storages[scratch_.storage]);
+    for (size_t i = 0; i < places.size(); ++i) set(i, places[i].in(frame));
+    if (has_scratch_) set(places.size(), own_scratch_ ? own_scratch_.get() : frame.storages[scratch]);
     const dnnl_status_t status =
         dnnl_primitive_execute(primitive_.get(), cpu_stream().get(), static_cast<int>(args_.size()), args_.data());
     if (status != dnnl_success) {
@@ -64,28 +96,29 @@ class PrimitiveStep final : public Step {
     }
   }
 
-  std::string describe() const override { return name_ + " " + implementation_; }
+  std::string describe() const { return name_ + " " + implementation_; }
 
  private:
-  void set(size_t i, void* address) const { dnnl_memory_set_data_handle(args_[i].memory, address); }
+  void set(size_t i, void* address) { dnnl_memory_set_data_handle(args_[i].memory, address); }
 
-  void bind(const dnnl::primitive_desc_base& pd, int threads) const {
+  void bind(const dnnl::primitive_desc_base& pd, int threads) {
     primitive_ = dnnl::primitive(pd.get());
     implementation_ = pd.impl_info_str();
+    kind_ = pd.get_kind();
     threads_ = threads;
+    if (has_scratch_) args_.pop_back();
     memories_.clear();
-    args_.clear();
-    auto add = [&](int arg, const memory::desc& desc) {
+    auto make = [&](const memory::desc& desc) {
       memories_.emplace_back(desc, cpu_engine(), static_cast<void*>(nullptr));
-      args_.push_back({arg, memories_.back().get()});
+      return memories_.back().get();
     };
-    for (const auto& [arg, tensor] : arguments_) add(arg, pd.query_md(dnnl::query::exec_arg_md, arg));
+    for (dnnl_exec_arg_t& a : args_) a.memory = make(pd.query_md(dnnl::query::exec_arg_md, a.arg));
     has_scratch_ = pd.scratchpad_desc().get_size() > 0;
-    if (has_scratch_) add(DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc());
+    if (has_scratch_) args_.push_back({DNNL_ARG_SCRATCHPAD, make(pd.scratchpad_desc())});
   }
 
   // The user changed the number of threads: what oneDNN planned for the old number would wake as many again.
-  void rebind(int threads) const {
+  void rebind(int threads) {
     with_dnnl(name_, threads, [&] {
       const dnnl::primitive_desc_base pd = make_(attr_);
       bind(pd, threads);
@@ -100,18 +133,36 @@ class PrimitiveStep final : public Step {
   const std::string name_;
   const MakePrimitive make_;
   const dnnl::primitive_attr attr_;
-  const std::vector<Argument> arguments_;
-  const Tensor scratch_;
-  const int planned_threads_;
   const int max_threads_;
+  int planned_threads_ = 0;
   // Changed by a run, of which there is one at a time (EXE-9).
-  mutable int threads_ = 0;
-  mutable bool has_scratch_ = false;
-  mutable dnnl::primitive primitive_;
-  mutable std::string implementation_;
-  mutable std::vector<memory> memories_;
-  mutable std::vector<dnnl_exec_arg_t> args_;
-  mutable std::unique_ptr<void, Free> own_scratch_;
+  int threads_ = 0;
+  bool has_scratch_ = false;
+  dnnl::primitive primitive_;
+  dnnl::primitive::kind kind_ = dnnl::primitive::kind::undef;
+  std::string implementation_;
+  std::vector<memory> memories_;       // of the arguments
+  std::vector<dnnl_exec_arg_t> args_;  // the arguments, then scratch
+  std::unique_ptr<void, Free> own_scratch_;
+};
+
+namespace {
+
+class PrimitiveStep final : public Step {
+ public:
+  PrimitiveStep(std::shared_ptr<Primitive> primitive, const std::vector<Argument>& arguments, StorageId scratch = 0)
+      : primitive_(std::move(primitive)), scratch_(scratch) {
+    places_.reserve(arguments.size());
+    for (const Argument& a : arguments) places_.emplace_back(a.second);
+  }
+
+  void run(const Frame& frame) const override { primitive_->run(frame, places_, scratch_); }
+  std::string describe() const override { return primitive_->describe(); }
+
+ private:
+  const std::shared_ptr<Primitive> primitive_;
+  std::vector<Place> places_;
+  const StorageId scratch_;
 };
 
 // A tensor in the private format of a primitive.
@@ -335,12 +386,20 @@ std::unique_ptr<Step> make_step(Builder& b, const std::string& name, const MakeP
                                 Access& access, int threads, int max_threads) {
   if (is_reference(pd))
     throw plugin::Error(LAZYT_CODE_INTERNAL, "oneDNN: " + name + " would run as " + pd.impl_info_str());
-  Tensor scratch;
+  StorageId scratch = 0;
   if (const auto bytes = static_cast<int64_t>(pd.scratchpad_desc().get_size()); bytes > 0) {
-    scratch = b.scratch(LAZYT_DTYPE_UINT8, {bytes});
-    access.writes.push_back(scratch.storage);
+    scratch = b.scratch(LAZYT_DTYPE_UINT8, {bytes}).storage;
+    access.writes.push_back(scratch);
   }
-  return std::make_unique<PrimitiveStep>(name, make, attr, access.all, pd, scratch, threads, max_threads);
+  auto& known = b.primitives;
+  auto made = std::make_shared<Primitive>(name, make, attr, access.all, pd, threads, max_threads);
+  const auto it = std::find_if(known.begin(), known.end(), [&](const auto& p) { return p->is(*made); });
+  if (it == known.end()) {
+    known.push_back(made);
+  } else {
+    made = *it;
+  }
+  return std::make_unique<PrimitiveStep>(std::move(made), access.all, scratch);
 }
 
 }  // namespace
@@ -391,8 +450,9 @@ void add_primitive(Builder& b, const std::string& name, const MakeWithWeights& m
       const MakePrimitive make_packed = [make, choice](const dnnl::primitive_attr& a) {
         return make(choice->packed, a);
       };
+      const std::vector<Argument> all = Access(arguments).all;
       auto other =
-          std::make_unique<PrimitiveStep>(name, make_packed, scratched, Access(arguments).all, max_threads);
+          std::make_unique<PrimitiveStep>(std::make_shared<Primitive>(name, make_packed, scratched, all, max_threads), all);
       step = std::make_unique<WeightStep>(choice, std::move(step), std::move(other));
     }
     b.add(std::move(step), access.reads, access.writes);

@@ -352,18 +352,27 @@ void FusedKernel::build(Builder& b, const std::vector<StorageId>& may_alias_inpu
   if (slots > 128)
     throw plugin::Error(LAZYT_CODE_UNIMPLEMENTED, "onednn: a kernel of more than 128 registers");
   step->slots_ = slots;
+  // Programs keep hundreds of these: no slack.
+  step->loads_.reserve(loads_.size());
+  step->stores_.reserve(stores_.size());
+  step->reductions_.reserve(reductions_.size());
+  step->numbers_.reserve(numbers_.size());
   auto slot_of = [&](Reg r) { return r == kNoReg ? uint16_t{0} : slot[r]; };
-  for (const Instruction& i : code_)
+  step->instructions_ = code_.size();
+  if (!tiles) step->code_.reserve(code_.size());
+  for (size_t k = 0; k < code_.size() && !tiles; ++k) {
+    const Instruction& i = code_[k];
     step->code_.push_back({i.function, i.convert, slot_of(i.out), slot_of(i.a), slot_of(i.b), slot_of(i.c)});
+  }
 
   std::vector<StorageId> reads, writes, in_place;
   for (size_t k = 0; k < loads_.size(); ++k) {
     const Tensor& t = loads_[k].tensor;
-    FusedStep::Load l{t,
+    FusedStep::Load l{Place(t),
                       loops.strides[k],
-                      slot[loads_[k].reg],
-                      static_cast<int>(t.element()),
                       is_half(t.dtype) ? loader(t.dtype) : nullptr,
+                      static_cast<int>(t.element()),
+                      slot[loads_[k].reg],
                       false,
                       false,
                       false};
@@ -382,8 +391,8 @@ void FusedKernel::build(Builder& b, const std::vector<StorageId>& may_alias_inpu
   for (size_t k = 0; k < stores_.size(); ++k) {
     const Tensor& t = stores_[k].tensor;
     const Dims& own = loops.strides[loads_.size() + k];
-    step->stores_.push_back({t, own, slot[stores_[k].reg], static_cast<int>(t.element()),
-                             is_half(t.dtype) ? storer(t.dtype) : nullptr, linear(own), direct[k]});
+    step->stores_.push_back({Place(t), own, is_half(t.dtype) ? storer(t.dtype) : nullptr, static_cast<int>(t.element()),
+                             slot[stores_[k].reg], linear(own), direct[k]});
     writes.push_back(t.storage);
   }
   if (tiles) {
@@ -391,6 +400,7 @@ void FusedKernel::build(Builder& b, const std::vector<StorageId>& may_alias_inpu
     step->numbers_by_tile_ = std::none_of(reductions_.begin(), reductions_.end(), [&](auto& r) { return registers_[r.reg].source != Source::kNone; }) &&
                              std::none_of(stores_.begin(), stores_.end(), [&](auto& s) { return registers_[s.reg].source != Source::kNone; });
     step->tile_ = std::move(*tiles);
+    step->tile_operands_.reserve(step->tile_.operands.size());
     for (size_t k = 0; k < loads_.size(); ++k) {
       FusedStep::Load& l = step->loads_[k];
       l.one_a_row = one_a_row(k);
@@ -404,18 +414,17 @@ void FusedKernel::build(Builder& b, const std::vector<StorageId>& may_alias_inpu
     for (const tile::Code::Operand& o : step->tile_.operands) {
       const bool scratch = o.scratch;
       const Reg r = o.index;
-      step->tile_slots_.push_back(scratch ? uint16_t{0} : slot[r]);
+      FusedStep::TileOperand operand;
+      if (!scratch) operand.slot = slot[r];
       const bool is_half = !scratch && (o.half == tile::kBf16 || o.half == tile::kF16);
-      step->tile_sizes_.push_back(static_cast<uint8_t>(scratch ? 4 : is_half ? 2 : vm::size_of(registers_[r].type)));
-      bool is_direct = false, in_row = false;
+      if (!scratch) operand.size = static_cast<uint8_t>(is_half ? 2 : vm::size_of(registers_[r].type));
       if (!scratch && registers_[r].source == Source::kLoad) {
         const FusedStep::Load& l = step->loads_[registers_[r].source_index];
-        in_row = l.in_row;
-        is_direct = l.direct || in_row;
+        operand.in_row = l.in_row;
+        operand.direct = l.direct || l.in_row;
       }
-      step->tile_in_row_.push_back(in_row);
-      if (!scratch && registers_[r].source == Source::kNone) is_direct = stored[r];
-      step->tile_direct_.push_back(is_direct);
+      if (!scratch && registers_[r].source == Source::kNone) operand.direct = stored[r];
+      step->tile_operands_.push_back(operand);
     }
     // Nothing goes through registers in memory: blocks may be as long as the counters allow.
     const bool all_direct =
@@ -462,19 +471,18 @@ void FusedKernel::build(Builder& b, const std::vector<StorageId>& may_alias_inpu
   for (size_t k = 0; k < reductions_.size(); ++k) {
     const Reduction& r = reductions_[k];
     const Type type = registers_[r.reg].type;
-    step->reductions_.push_back({r.tensor, loops.strides[loads_.size() + stores_.size() + k], slot[r.reg],
-                                 vm::table().totals[static_cast<int>(type)][static_cast<int>(r.kind)], r.divisor, r.root,
-                                 r.kind == ReduceKind::kSum && type == Type::kF32});
-    step->element_.push_back(vm::size_of(type));
+    step->reductions_.push_back({Place(r.tensor), loops.strides[loads_.size() + stores_.size() + k],
+                                 vm::table().totals[static_cast<int>(type)][static_cast<int>(r.kind)], r.divisor, r.tensor.dtype,
+                                 static_cast<int>(vm::size_of(type)), slot[r.reg], r.root, r.kind == ReduceKind::kSum && type == Type::kF32});
     writes.push_back(r.tensor.storage);
   }
   // A sum of halves, and nothing else: added up where they lie.
   if (code_.empty() && step->reductions_.size() == 1 && stores_.empty() && step->loads_.size() == 1 && step->loads_[0].linear && step->loads_[0].convert &&
       step->last_ == loops.dims.size() && (reductions_[0].kind == ReduceKind::kSum || reductions_[0].kind == ReduceKind::kSquares)) {
     FusedStep::Load& l = step->loads_[0];
-    const auto& totals = l.tensor.dtype == LAZYT_DTYPE_BFLOAT16 ? vm::table().totals_bf16 : vm::table().totals_f16;
+    const auto& totals = loads_[0].tensor.dtype == LAZYT_DTYPE_BFLOAT16 ? vm::table().totals_bf16 : vm::table().totals_f16;
     step->reductions_[0].f = totals[reductions_[0].kind == ReduceKind::kSquares];
-    step->element_[0] = l.size;
+    step->reductions_[0].element = l.size;
     l.convert = nullptr, l.direct = true;
     step->reduced_at_once_ = kPiece;
   }
@@ -498,9 +506,8 @@ void FusedKernel::build(Builder& b, const std::vector<StorageId>& may_alias_inpu
       const int64_t portion = std::max<int64_t>(1, kPiece / std::min<int64_t>(inner, kBlock));
       totals = outer * std::max<int64_t>(1, (length + portion - 1) / portion) * inner;
     }
-    step->partials_.push_back(
-        b.scratch(LAZYT_DTYPE_INT64, {totals * static_cast<int64_t>(reductions_.size())}));
-    writes.push_back(step->partials_[0].storage);
+    step->partials_ = b.scratch(LAZYT_DTYPE_INT64, {totals * static_cast<int64_t>(reductions_.size())}).storage;
+    writes.push_back(step->partials_);
   }
   b.add(std::move(step), reads, writes, in_place);
 }

@@ -120,7 +120,7 @@ void for_each_run(const Dims& loops, const Dims& strides, int64_t begin, int n, 
 
 std::string FusedStep::describe() const {
   return (tiled_ ? "tiled " : "") + std::string(reductions_.empty() ? "pointwise of " : "reduction of ") +
-         std::to_string(code_.size()) + " instructions";
+         std::to_string(instructions_) + " instructions";
 }
 
 void FusedStep::run(const Frame& frame) const {
@@ -155,7 +155,7 @@ void FusedStep::begin(const Frame& frame, Block& b, int64_t longest) const {
   for (const NumberFill& f : numbers_) set_number(frame, f.number, f.type, b.slot[f.slot], n);
   for (const Load& l : loads_) {
     if (!l.single) continue;
-    const std::byte* at = base(frame, l.tensor);
+    const std::byte* at = l.place.in(frame);
     if (l.convert) {
       l.convert(b.slot[l.slot], at, 1);
       gather(b.memory[l.slot], b.memory[l.slot], 0, n, 4);
@@ -165,14 +165,10 @@ void FusedStep::begin(const Frame& frame, Block& b, int64_t longest) const {
   }
 }
 
-std::byte* FusedStep::base(const Frame& frame, const Tensor& t) {
-  return frame.storages[t.storage] + t.layout.offset * static_cast<int64_t>(t.element());
-}
-
 void FusedStep::block(const Frame& frame, Block& b, int64_t at, int n) const {
   for (const Load& l : loads_) {
     if (l.single) continue;
-    const std::byte* from = base(frame, l.tensor);
+    const std::byte* from = l.place.in(frame);
     if (l.linear) {
       from += at * l.size;
       if (!tiled_ && n <= kBlock) {  // the next block, while this one is computed: the CPU's own prefetching ends with a page
@@ -236,10 +232,9 @@ void FusedStep::block(const Frame& frame, Block& b, int64_t at, int n) const {
     for (int i = 0; i < n; ++i) out[i] = static_cast<float>(words[i] >> 8) * 0x1p-24f;
   }
   for (const Store& s : stores_)
-    if (s.direct) b.slot[s.slot] = base(frame, s.tensor) + at * s.size;
+    if (s.direct) b.slot[s.slot] = s.place.in(frame) + at * s.size;
   if (tiled_) run_tiles(b, n);
   for (const Instruction& i : code_) {
-    if (tiled_) break;
     if (i.convert) {
       i.convert(b.slot[i.out], b.slot[i.a], n);
     } else {
@@ -248,7 +243,7 @@ void FusedStep::block(const Frame& frame, Block& b, int64_t at, int n) const {
   }
   for (const Store& s : stores_) {
     if (s.direct) continue;
-    std::byte* to = base(frame, s.tensor);
+    std::byte* to = s.place.in(frame);
     const auto* from = static_cast<const std::byte*>(b.slot[s.slot]);
     alignas(64) std::byte raw[kBlock * 2];
     if (s.convert) {
@@ -283,9 +278,9 @@ void FusedStep::run_tiles(Block& b, int n) const {
   };
   for (size_t k = 0; k < tile_.operands.size(); ++k) {
     const tile::Code::Operand& o = tile_.operands[k];
-    operands[k] = {o.scratch ? scratch + size_t{o.index} * kTileBytes : b.slot[tile_slots_[k]],
+    operands[k] = {o.scratch ? scratch + size_t{o.index} * kTileBytes : b.slot[tile_operands_[k].slot],
                    !o.running                      ? 0
-                   : period_ && tile_in_row_[k] ? period_ - 1
+                   : period_ && tile_operands_[k].in_row ? period_ - 1
                                                   : -1};
   }
   if (full) run(full);
@@ -295,17 +290,17 @@ void FusedStep::run_tiles(Block& b, int n) const {
   for (size_t k = 0; k < tile_.operands.size(); ++k) {
     const tile::Code::Operand& o = tile_.operands[k];
     if (!o.running) continue;
-    const size_t size = static_cast<size_t>(tile_sizes_[k]);
+    const size_t size = size_t{tile_operands_[k].size};
     operands[k].base = static_cast<std::byte*>(operands[k].base) + static_cast<size_t>(full) * size;
-    if (!tile_direct_[k]) continue;
+    if (!tile_operands_[k].direct) continue;
     if (!o.written) std::memcpy(pad + k * kTileBytes, operands[k].base, static_cast<size_t>(rest) * size);
     operands[k].base = pad + k * kTileBytes;
   }
   run(m.tile);
   for (size_t k = 0; k < tile_.operands.size(); ++k) {
-    if (!tile_.operands[k].written || !tile_direct_[k]) continue;
-    const size_t size = static_cast<size_t>(tile_sizes_[k]);
-    std::memcpy(static_cast<std::byte*>(b.slot[tile_slots_[k]]) + static_cast<size_t>(full) * size,
+    if (!tile_.operands[k].written || !tile_operands_[k].direct) continue;
+    const size_t size = size_t{tile_operands_[k].size};
+    std::memcpy(static_cast<std::byte*>(b.slot[tile_operands_[k].slot]) + static_cast<size_t>(full) * size,
                 operands[k].base, static_cast<size_t>(rest) * size);
   }
 }
@@ -347,7 +342,7 @@ void FusedStep::run_fills(const Frame& frame) const {
     }
     const size_t made = std::min(sizeof pattern, bytes);
     for (size_t k = size; k < made; ++k) pattern[k] = pattern[k - size];
-    std::byte* to = base(frame, s.tensor);
+    std::byte* to = s.place.in(frame);
     const bool even = std::all_of(pattern, pattern + size, [&](std::byte x) { return x == pattern[0]; });
     auto part = [&](size_t first, size_t last) {  // in patterns
       const size_t at = first * made, end = std::min(bytes, last * made);
@@ -375,7 +370,7 @@ void FusedStep::finish(const Reduction& r, Total total, std::byte* out) const {
   const bool plain_int = !r.f.floating && r.divisor == 1 && !r.root;
   if (r.divisor != 1) d /= r.divisor;
   if (r.root) d = std::sqrt(d);
-  switch (r.tensor.dtype) {
+  switch (r.dtype) {
     case LAZYT_DTYPE_FLOAT32:
       *reinterpret_cast<float*>(out) = static_cast<float>(d);
       break;
@@ -385,15 +380,15 @@ void FusedStep::finish(const Reduction& r, Total total, std::byte* out) const {
     case LAZYT_DTYPE_FLOAT16:
     case LAZYT_DTYPE_BFLOAT16: {
       const float f = static_cast<float>(d);
-      storer(r.tensor.dtype)(out, &f, 1);
+      storer(r.dtype)(out, &f, 1);
       break;
     }
     default: {
       const int64_t i = plain_int ? total.i : static_cast<int64_t>(d);
-      switch (r.tensor.element()) {
+      switch (lazyt_dtype_size(r.dtype)) {
         case 1:
           *reinterpret_cast<int8_t*>(out) =
-              r.tensor.dtype == LAZYT_DTYPE_BOOL ? i != 0 : static_cast<int8_t>(i);
+              r.dtype == LAZYT_DTYPE_BOOL ? i != 0 : static_cast<int8_t>(i);
           break;
         case 2:
           *reinterpret_cast<int16_t*>(out) = static_cast<int16_t>(i);
@@ -449,7 +444,7 @@ void FusedStep::rows(const Frame& frame, int64_t outer, int64_t length) const {
       static_cast<int>(std::min<int64_t>(frame.threads, std::max<int64_t>(1, outer * length / kGrain)));
   const int64_t pieces = (length + kPiece - 1) / kPiece;
   if (pieces > 1) {  // few long rows: their pieces are shared out
-    auto* totals = reinterpret_cast<Total*>(frame.storages[partials_[0].storage]);
+    auto* totals = reinterpret_cast<Total*>(frame.storages[partials_]);
 #pragma omp parallel for num_threads(threads) if (threads > 1) schedule(static)
     for (int64_t p = 0; p < outer * pieces; ++p) {
       Block b;
@@ -485,7 +480,7 @@ void FusedStep::rows(const Frame& frame, int64_t outer, int64_t length) const {
           const Reduction& r = reductions_[k];
           for (int64_t i = 0; i < rows_here; ++i) {
             Total total = r.f.start;
-            r.f.row(total, static_cast<std::byte*>(b.slot[r.slot]) + i * length * element_[k],
+            r.f.row(total, static_cast<std::byte*>(b.slot[r.slot]) + i * length * r.element,
                     static_cast<int>(length));
             put(frame, r, place(r, 0, first_, o + i), total);
           }
@@ -514,7 +509,7 @@ void FusedStep::columns(const Frame& frame, int64_t outer, int64_t length, int64
   const int64_t portions = std::max<int64_t>(1, (length + portion - 1) / portion);
   const int threads = static_cast<int>(
       std::min<int64_t>(frame.threads, std::max<int64_t>(1, outer * length * inner / kGrain)));
-  auto* all = reinterpret_cast<Total*>(frame.storages[partials_[0].storage]);
+  auto* all = reinterpret_cast<Total*>(frame.storages[partials_]);
   const int64_t per_portion = static_cast<int64_t>(count) * inner;
 #pragma omp parallel num_threads(threads) if (threads > 1)
   {
@@ -542,7 +537,7 @@ void FusedStep::columns(const Frame& frame, int64_t outer, int64_t length, int64
         for (size_t k = 0; k < count; ++k) {
           const Reduction& red = reductions_[k];
           for (int64_t i = 0; i < rows_here; ++i) {
-            const std::byte* in = static_cast<std::byte*>(b.slot[red.slot]) + i * inner * element_[k];
+            const std::byte* in = static_cast<std::byte*>(b.slot[red.slot]) + i * inner * red.element;
             if (red.sums_f32 && count == 1) {
               vm::table().add_columns_f32(sums, reinterpret_cast<const float*>(in), n);
               if (++since == 32) flush(totals, sums, n), since = 0;
@@ -574,7 +569,7 @@ void FusedStep::flush(Total* totals, float* sums, int n) {
 }
 
 void FusedStep::put(const Frame& frame, const Reduction& r, int64_t offset, Total total) const {
-  finish(r, total, base(frame, r.tensor) + offset * static_cast<int64_t>(r.tensor.element()));
+  finish(r, total, r.place.in(frame) + offset * static_cast<int64_t>(lazyt_dtype_size(r.dtype)));
 }
 
 }  // namespace lazyt::onednn

@@ -28,11 +28,11 @@ inline vm::Convert storer(lazyt_dtype_t d) {
 class FusedStep final : public Step {
  public:
   struct Load {
-    Tensor tensor;
-    Dims strides;  // by loop
-    uint16_t slot;
-    int size;             // of an element in memory
+    Place place;
+    Dims strides;         // by loop
     vm::Convert convert;  // from f16, bf16
+    int size;             // of an element in memory
+    uint16_t slot;
     bool linear;          // lies as the loops run
     bool single;          // one element for all
     bool direct;          // linear and needs no conversion: the register is the memory
@@ -40,20 +40,22 @@ class FusedStep final : public Step {
     bool one_a_row = false;  // the same along the innermost loop, where blocks keep to one row: a number of the register machine
   };
   struct Store {
-    Tensor tensor;
+    Place place;
     Dims strides;
-    uint16_t slot;
-    int size;
     vm::Convert convert;
+    int size;
+    uint16_t slot;
     bool linear;
     bool direct;
   };
   struct Reduction {
-    Tensor tensor;
+    Place place;
     Dims strides;  // by loop; 0 for reduced loops
-    uint16_t slot;
     ReduceFunctions f;
     double divisor;
+    lazyt_dtype_t dtype;  // of the result
+    int element;          // bytes of a register element
+    uint16_t slot;
     bool root;
     bool sums_f32;  // columns are added in f32 for some rows, then in f64
   };
@@ -77,11 +79,16 @@ class FusedStep final : public Step {
     uint16_t slot;
   };
 
-  // The code for the register machine, if it has a form there: code_ is then not run.
+  // The code for the register machine, if it has a form there.
   bool tiled_ = false;
   tile::Code tile_;
-  std::vector<uint16_t> tile_slots_;  // of tile_'s operands that are registers: the slot
-  std::vector<bool> tile_direct_;     // and whether it is the memory of a tensor
+  struct TileOperand {
+    uint16_t slot = 0;    // of a register
+    uint8_t size = 4;     // of one that runs: bytes of an element
+    bool direct = false;  // a register that is the memory of a tensor
+    bool in_row = false;  // a load that is in_row
+  };
+  std::vector<TileOperand> tile_operands_;  // beside tile_.operands
   bool numbers_by_tile_ = false;      // only tiled code reads numbers: a tile of each is enough
   int64_t block_ = vm::kBlock;        // elements brought in at a time
   bool fills_ = false;    // nothing but numbers, or single elements, to store, each where the loops run
@@ -90,9 +97,8 @@ class FusedStep final : public Step {
   // machine's masks can say. Else 0.
   int64_t period_ = 0;
   bool by_rows_ = false;  // no block goes past the end of the innermost loop
-  std::vector<bool> tile_in_row_;     // of tile_'s operands: a load that is in_row
-  std::vector<uint8_t> tile_sizes_;   // of tile_'s operands that run: bytes of an element
-  std::vector<Instruction> code_;
+  std::vector<Instruction> code_;  // empty where tiled
+  size_t instructions_ = 0;
   std::vector<Load> loads_;
   std::vector<Store> stores_;
   std::vector<Reduction> reductions_;
@@ -104,8 +110,7 @@ class FusedStep final : public Step {
   uint16_t slots_ = 0;
   // Of a kernel with reductions: loops [0, first_) are kept, [first_, last_) reduced, [last_, end) kept.
   size_t first_ = 0, last_ = 0;
-  std::vector<Tensor> partials_;  // of each reduction: totals of pieces and threads
-  std::vector<int64_t> element_;  // bytes of a register element of each reduction
+  StorageId partials_ = 0;  // of all reductions: totals of pieces and threads
 
   std::string describe() const override;
   void run(const Frame& frame) const override;
@@ -119,7 +124,6 @@ class FusedStep final : public Step {
 
   std::byte* scratch() const;
   void begin(const Frame& frame, Block& b, int64_t longest) const;
-  static std::byte* base(const Frame& frame, const Tensor& t);
   void block(const Frame& frame, Block& b, int64_t at, int n) const;
   void run_tiles(Block& b, int n) const;
   void run_pointwise(const Frame& frame) const;

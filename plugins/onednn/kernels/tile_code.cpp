@@ -136,6 +136,8 @@ class Compiler {
     }
     out_.code.push_back({machine_.functions[static_cast<int>(Op::kEnd)][kAnyForm], 0, 0});
     if (std::any_of(out_.code.begin(), out_.code.end(), [](auto& i) { return !i.function; })) return std::nullopt;
+    out_.code.shrink_to_fit();
+    out_.operands.shrink_to_fit();
     return std::move(out_);
   }
 

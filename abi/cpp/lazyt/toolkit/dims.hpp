@@ -72,22 +72,22 @@ class Dims {
   void clear() { size_ = 0; }
   void pop_back() { --size_; }
   void push_back(int64_t value) {
-    reserve(size_ + 1);
+    reserve(size_t{size_} + 1);
     data_[size_++] = value;
   }
   void reserve(size_t n) {
     if (n <= capacity_) return;
-    const size_t capacity = std::max(n, 2 * capacity_);
+    const size_t capacity = std::max(n, size_t{2} * capacity_);
     auto* more = new int64_t[capacity];
     std::copy(begin(), end(), more);
-    const size_t size = size_;
+    const uint32_t size = size_;
     release();
-    data_ = more, capacity_ = capacity, size_ = size;
+    data_ = more, capacity_ = static_cast<uint32_t>(capacity), size_ = size;
   }
   void resize(size_t n, int64_t value = 0) {
     reserve(n);
     if (n > size_) std::fill(end(), data_ + n, value);
-    size_ = n;
+    size_ = static_cast<uint32_t>(n);
   }
   void assign(size_t n, int64_t value) {
     clear();
@@ -116,20 +116,20 @@ class Dims {
   iterator erase(const_iterator first, const_iterator last) {
     const iterator p = data_ + (first - data_);
     std::copy(last, const_iterator(end()), p);
-    size_ -= static_cast<size_t>(last - first);
+    size_ -= static_cast<uint32_t>(last - first);
     return p;
   }
 
   friend bool operator==(const Dims& a, const Dims& b) { return std::equal(a.begin(), a.end(), b.begin(), b.end()); }
 
  private:
-  static constexpr size_t kInline = 6;
+  static constexpr uint32_t kInline = 4;  // plans are made of these by the thousand
 
   iterator open(const_iterator at, size_t n) {
     const ptrdiff_t place = at - data_;
     reserve(size_ + n);
     std::copy_backward(data_ + place, end(), end() + n);
-    size_ += n;
+    size_ += static_cast<uint32_t>(n);
     return data_ + place;
   }
   void release() {
@@ -148,7 +148,7 @@ class Dims {
   }
 
   int64_t* data_ = inline_;
-  size_t size_ = 0, capacity_ = kInline;
+  uint32_t size_ = 0, capacity_ = kInline;
   int64_t inline_[kInline];  // the first size_ of them, if data_ is here
 };
 

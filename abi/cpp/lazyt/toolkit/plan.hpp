@@ -18,6 +18,7 @@
 #include <cstddef>
 #include <cstring>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -55,6 +56,28 @@ struct Number {
   lazyt_dtype_t dtype = LAZYT_DTYPE_FLOAT64;
 };
 
+// Many short texts, end to end: for messages, which are seldom.
+class Texts {
+ public:
+  void push_back(std::string_view text) {
+    all_ += text;
+    ends_.push_back(static_cast<uint32_t>(all_.size()));
+  }
+  size_t size() const { return ends_.size(); }
+  std::string operator[](size_t i) const {
+    const uint32_t begin = i ? ends_[i - 1] : 0;
+    return all_.substr(begin, ends_[i] - begin);
+  }
+  void shrink_to_fit() {
+    all_.shrink_to_fit();
+    ends_.shrink_to_fit();
+  }
+
+ private:
+  std::string all_;
+  std::vector<uint32_t> ends_;
+};
+
 // Immutable once built.
 struct Plan {
   struct Input {
@@ -75,7 +98,7 @@ struct Plan {
   std::vector<Input> inputs;
   std::vector<Output> outputs;
   std::vector<uint32_t> step_nodes;  // the node that an error in a step names
-  std::vector<std::string> nodes;    // what errors call them
+  Texts nodes;                       // what errors call them
   std::vector<Piece> storages;       // inputs, then outputs, then constants, then pieces of the arena
   std::vector<std::byte> constants;  // the backend moves them to where its steps read them
   uint64_t kept_bytes = 0;           // that steps keep from one run to the next
@@ -357,6 +380,8 @@ class Builder {
 
   // Inputs, outputs, constants and uses.
   void begin() {
+    plan_.inputs.reserve(program.inputs().size());
+    plan_.outputs.reserve(program.outputs().size());
     for (uint32_t i = 0; i < program.inputs().size(); ++i) {
       const uint32_t v = program.inputs()[i].value;
       const bool scalar = is_scalar(v);
@@ -384,6 +409,7 @@ class Builder {
       plan_.nodes.push_back(program.describe(i));
       detail::for_each_operand(program, program.nodes()[i], [&](uint32_t v) { uses_[v]++; });
     }
+    plan_.nodes.shrink_to_fit();
     for (uint32_t i = static_cast<uint32_t>(program.nodes().size()); i-- > 0;) find_home(program.nodes()[i]);
   }
 
@@ -543,6 +569,8 @@ class Builder {
     for (StorageId s = 0; s < lies_on.size(); ++s)
       if (lies_on[s] != s) plan_.storages[s].offset = plan_.storages[lies_on[s]].offset;
     plan_.arena_bytes = arena.bytes;
+    plan_.step_nodes.shrink_to_fit();  // it lives long, and there are many
+    plan_.storages.shrink_to_fit();
   }
 
   Plan& plan_;

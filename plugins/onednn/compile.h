@@ -157,6 +157,7 @@ class Builder final : public toolkit::Builder {
 
  private:
   toolkit::Role role_of(const lazyt_node_t& node) override;
+  toolkit::FusionLimits fusion_limits() const override { return {.waiting = 12}; }
   void lower_node(const lazyt_node_t& node) override;
   void lower_group(const toolkit::Unit& unit) override;
   void copy_beside(const Tensor& from, const Tensor& to) override;

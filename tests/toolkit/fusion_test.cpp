@@ -14,11 +14,11 @@ Role role_of(const plugin::ProgramView& program, uint32_t i) {
 }
 
 // Each unit as its nodes' numbers.
-std::vector<std::vector<uint32_t>> units(const std::string& body, uint32_t max_nodes = 64) {
+std::vector<std::vector<uint32_t>> units(const std::string& body, FusionLimits limits = {}) {
   ProgramText text(body);
   const auto program = text.view();
   std::vector<std::vector<uint32_t>> out;
-  for (const Unit& u : fuse(program, [&](uint32_t i) { return role_of(program, i); }, max_nodes)) out.push_back(u.nodes);
+  for (const Unit& u : fuse(program, [&](uint32_t i) { return role_of(program, i); }, limits)) out.push_back(u.nodes);
   return out;
 }
 
@@ -76,8 +76,26 @@ TEST(Fuse, AUnitHasNoMoreNodesThanAllowed) {
                   "  %2 = aten::exp(%1) : f32[8]\n"
                   "  %3 = aten::neg(%2) : f32[8]\n"
                   "  return %3\n}\n",
-                  2),
+                  {.nodes = 2}),
             (Units{{0, 1}, {2}}));
+}
+
+std::string sum_of_products(const std::string& type) {
+  return "program(%0: " + type + ") {\n" +                    //
+         "  %1 = aten::mm(%0, %0) : " + type + "\n" +          //
+         "  %2 = aten::mm(%1, %0) : " + type + "\n" +          //
+         "  %3 = aten::mul.Tensor(%1, %2) : " + type + "\n" +  //
+         "  %4 = aten::mm(%2, %0) : " + type + "\n" +          //
+         "  %5 = aten::mul.Tensor(%3, %4) : " + type + "\n" +  //
+         "  return %5\n}\n";
+}
+
+TEST(Fuse, AUnitForWhichManyBytesWaitRunsBeforeMoreAreMade) {
+  const std::string large = sum_of_products("f32[256,256]");
+  EXPECT_EQ(units(large), (Units{{0}, {1}, {3}, {2, 4}}));
+  EXPECT_EQ(units(large, {.waiting = 2}), (Units{{0}, {1}, {3}, {2}, {4}}));
+  EXPECT_EQ(units(large, {.waiting = 3}), (Units{{0}, {1}, {3}, {2, 4}}));
+  EXPECT_EQ(units(sum_of_products("f32[4,4]"), {.waiting = 2}), (Units{{0}, {1}, {3}, {2, 4}}));
 }
 
 // A and B grow side by side; B reads A's value through a matmul, so they must not merge afterwards.

@@ -419,7 +419,8 @@ void add_primitive(Builder& b, const std::string& name, const MakePrimitive& mak
 std::unique_ptr<Step> late_primitive(const std::string& name, const MakePrimitive& make,
                                      const dnnl::primitive_attr& attr, const PrimitiveArguments& arguments,
                                      int max_threads) {
-  return std::make_unique<PrimitiveStep>(name, make, with_scratch(attr), Access(arguments).all, max_threads);
+  const std::vector<Argument> all = Access(arguments).all;
+  return std::make_unique<PrimitiveStep>(std::make_shared<Primitive>(name, make, with_scratch(attr), all, max_threads), all);
 }
 
 void add_primitive(Builder& b, const std::string& name, const MakeWithWeights& make,
@@ -450,9 +451,7 @@ void add_primitive(Builder& b, const std::string& name, const MakeWithWeights& m
       const MakePrimitive make_packed = [make, choice](const dnnl::primitive_attr& a) {
         return make(choice->packed, a);
       };
-      const std::vector<Argument> all = Access(arguments).all;
-      auto other =
-          std::make_unique<PrimitiveStep>(std::make_shared<Primitive>(name, make_packed, scratched, all, max_threads), all);
+      auto other = late_primitive(name, make_packed, attr, arguments, max_threads);
       step = std::make_unique<WeightStep>(choice, std::move(step), std::move(other));
     }
     b.add(std::move(step), access.reads, access.writes);

@@ -35,6 +35,14 @@ struct Unit {
   std::vector<uint32_t> again = {};  // nodes of groups before it that this one runs, too, for itself alone (recompute.hpp)
 };
 
+struct FusionLimits {
+  uint32_t nodes = 64;  // of a group: its kernel's registers are finite
+  // Of a group: values of kManyBytes or more together that other units make and that lie in memory until it runs. A sum of
+  // many products, one of each turn of a loop, else keeps all of them.
+  uint32_t waiting = UINT32_MAX;
+  static constexpr uint64_t kManyBytes = uint64_t{256} << 10;
+};
+
 namespace detail {
 
 // Calls f(value) for each value that the arguments of a node name, lists included.
@@ -50,8 +58,9 @@ void for_each_operand(const plugin::ProgramView& program, const lazyt_node_t& no
 
 class Fuser {
  public:
-  Fuser(const plugin::ProgramView& program, uint32_t max_nodes) : program_(program), max_nodes_(max_nodes) {
+  Fuser(const plugin::ProgramView& program, FusionLimits limits) : program_(program), limits_(limits) {
     maker_.assign(program.values().size(), kNone);
+    made_.assign(program.values().size(), false);
   }
 
   template <class RoleOf>
@@ -59,6 +68,7 @@ class Fuser {
     for (uint32_t i = 0; i < program_.nodes().size(); ++i) {
       const lazyt_node_t& node = program_.nodes()[i];
       const Role role = role_of(i);
+      for (uint32_t r = 0; r < node.result_count; ++r) made_[node.results + r] = true;
       if (role == Role::kPointwise || role == Role::kReduction) {
         join(i, node, role);
         continue;
@@ -77,6 +87,7 @@ class Fuser {
     Unit unit;
     bool open = true;
     uint32_t merged_into = kNone;
+    std::vector<uint32_t> waiting = {};  // for it: values that other units make
   };
 
   uint32_t root(uint32_t g) {
@@ -108,7 +119,7 @@ class Fuser {
       close(g);
       if (g == target) target = kNone;
     });
-    if (target != kNone && groups_[target].unit.nodes.size() >= max_nodes_) {
+    if (target != kNone && (groups_[target].unit.nodes.size() >= limits_.nodes || keeps_many(groups_[target]))) {
       close(target);
       target = kNone;
     }
@@ -121,6 +132,18 @@ class Fuser {
     if (role == Role::kReduction) group.unit.role = Role::kReduction;
     for (uint32_t r = 0; r < node.result_count; ++r) maker_[node.results + r] = target;
     if (role == Role::kReduction) mark_reduced(node);
+    if (limits_.waiting == UINT32_MAX) return;
+    for_each_operand(program_, node, [&](uint32_t v) {
+      if (made_[v] && root(maker_[v]) != target && std::find(group.waiting.begin(), group.waiting.end(), v) == group.waiting.end())
+        group.waiting.push_back(v);
+    });
+  }
+
+  bool keeps_many(const Group& group) const {
+    if (group.waiting.size() < limits_.waiting) return false;
+    uint64_t bytes = 0;
+    for (uint32_t v : group.waiting) bytes += program_.span_bytes(program_.values()[v]);
+    return bytes >= FusionLimits::kManyBytes;
   }
 
   // Whether a node of the group may read v inside it: v is no result of a reduction there, and walks the same dims
@@ -140,7 +163,8 @@ class Fuser {
   // Moves all of `from` into `to`.
   bool merge(uint32_t from, uint32_t to) {
     Group &a = groups_[from], &b = groups_[to];
-    if (a.unit.nodes.size() + b.unit.nodes.size() > max_nodes_) return false;
+    if (a.unit.nodes.size() + b.unit.nodes.size() > limits_.nodes) return false;
+    b.waiting.insert(b.waiting.end(), a.waiting.begin(), a.waiting.end());
     b.unit.nodes.insert(b.unit.nodes.end(), a.unit.nodes.begin(), a.unit.nodes.end());
     if (a.unit.role == Role::kReduction) b.unit.role = Role::kReduction;
     a.open = false;
@@ -149,8 +173,9 @@ class Fuser {
   }
 
   const plugin::ProgramView& program_;
-  const uint32_t max_nodes_;
+  const FusionLimits limits_;
   std::vector<uint32_t> maker_;  // group that makes a value
+  std::vector<bool> made_;       // values: by a node that was met
   std::vector<Group> groups_;
   std::vector<bool> is_reduced_;
   std::vector<Unit> units_;
@@ -158,11 +183,11 @@ class Fuser {
 
 }  // namespace detail
 
-// role_of(node index) -> Role. max_nodes: no group has more (its kernel's registers are finite).
+// role_of(node index) -> Role.
 // The nodes of all units together are those of the program, each once.
 template <class RoleOf>
-std::vector<Unit> fuse(const plugin::ProgramView& program, RoleOf&& role_of, uint32_t max_nodes = 64) {
-  return detail::Fuser(program, max_nodes).run(role_of);
+std::vector<Unit> fuse(const plugin::ProgramView& program, RoleOf&& role_of, FusionLimits limits = {}) {
+  return detail::Fuser(program, limits).run(role_of);
 }
 
 }  // namespace toolkit

@@ -163,7 +163,7 @@ class Builder {
 
   void run() {
     begin();
-    auto units = fuse(program, [&](uint32_t i) { return role_of(program.nodes()[i]); });
+    auto units = fuse(program, [&](uint32_t i) { return role_of(program.nodes()[i]); }, fusion_limits());
     recompute(program, units);
     for (const Unit& unit : units) count_again(unit);
     for (const Unit& unit : units) lower(unit);
@@ -334,6 +334,7 @@ class Builder {
   // ---- what a backend says
   // Throws for a node that it does not take.
   virtual Role role_of(const lazyt_node_t& node) = 0;
+  virtual FusionLimits fusion_limits() const { return {}; }
   virtual void lower_node(const lazyt_node_t& node) = 0;  // role kOpaque
   virtual void lower_group(const Unit& unit) = 0;         // role kPointwise, kReduction
   // A step that copies bytes where the two are not the same memory (a donor that gave its bytes).

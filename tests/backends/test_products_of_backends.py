@@ -140,6 +140,35 @@ def test_threads_change_no_bit():
         assert all(torch.equal(x, y) for x, y in zip(results[0], other, strict=True))
 
 
+def test_products_of_one_program_that_are_alike_keep_their_own_operands():
+    """Those that differ in operands alone share a primitive; numbers, additions, layouts tell the others apart."""
+    torch.manual_seed(0)
+    a, b, c = (matrix(90, 90) for _ in range(3))
+    row = torch.randn(90)
+
+    def f(a, b, c, row):
+        results = [a]
+        for other in (b, c, b):  # a loop unrolled
+            results.append(results[-1] @ other * 0.1)
+        results += [a @ b.t(), a @ c.t(), a.t() @ b]
+        results += [torch.addmm(row, a, b), torch.addmm(row, a, c), torch.addmm(c, a, b)]
+        results += [
+            torch.addmm(c, a, b, beta=0.5),
+            torch.addmm(c, a, b, alpha=2),
+            torch.addmm(c, a, b, alpha=3),
+        ]
+        return torch.cat(results)
+
+    before = torch.get_num_threads()
+    want, on_device = f(a, b, c, row), [t.to(DEVICE) for t in (a, b, c, row)]
+    try:
+        for threads in (1, 2, 2, 1):
+            torch.set_num_threads(threads)
+            torch.testing.assert_close(f(*on_device).cpu(), want, rtol=1e-4, atol=1e-4)
+    finally:
+        torch.set_num_threads(before)
+
+
 @pytest.mark.skipif(not HAS_TILES, reason="the CPU has no tiles")
 @pytest.mark.parametrize("isa", ["", "avx512"])
 def test_tiles_are_used_unless_older_instructions_are_asked_for(isa):

@@ -122,3 +122,31 @@ def test_the_gradient_of_silu_is_rounded_once(dtype):
         min=torch.finfo(dtype).smallest_normal
     )
     assert ((gradient(DEVICE).double() - exact).abs() <= 0.52 * ulp).all()
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("height,width", [(9, 7), (28, 28), (40, 300), (6, 1500)])
+def test_windows_over_lines_of_every_length(height, width, layout, dtype):
+    torch.manual_seed(0)
+    x = torch.randint(-90, 90, (2, 3, height, width)).to(dtype).contiguous(memory_format=layout)
+    x[0, 0, 3, 4] = float("nan")
+    for f in (
+        lambda t: F.adaptive_max_pool2d(t, (3, 2), return_indices=True),
+        lambda t: F.max_pool2d(t, 5, 2, 1, return_indices=True),
+        lambda t: F.max_pool2d(t, 3, 1, 0, 2, return_indices=True),
+    ):
+        for got, want in zip(f(x.to(DEVICE)), f(x), strict=True):
+            assert torch.equal(got.cpu().nan_to_num(1000), want.nan_to_num(1000))
+    for f in (
+        lambda t: F.adaptive_avg_pool2d(t, (3, 2)),
+        lambda t: F.avg_pool2d(t, 5, 2, 1),
+        lambda t: F.interpolate(t, scale_factor=1.5, mode="bilinear"),
+    ):
+        torch.testing.assert_close(
+            f(x.to(DEVICE)).cpu().double(),
+            f(x.double()),
+            rtol=2 * torch.finfo(dtype).eps,
+            atol=1e-2,
+            equal_nan=True,
+        )

@@ -29,10 +29,10 @@ PerThread per_thread(Builder& b, uint64_t bytes) {
 
 // ---- One row of results. inner: elements that lie together and are treated alike (channels).
 
-template <class T>
-LAZYT_INLINE void add_row(Compute<T>* row, const T* x, Compute<T> weight, int64_t n) {
+template <class C>
+LAZYT_INLINE void add_row(C* row, const C* x, C weight, int64_t n) {
 #pragma omp simd
-  for (int64_t i = 0; i < n; ++i) row[i] += weight * static_cast<Compute<T>>(x[i]);
+  for (int64_t i = 0; i < n; ++i) row[i] += weight * x[i];
 }
 
 // One axis as tables that a loop over results reads side by side: tap k of result o lies at [k * outputs + o]. Results with
@@ -124,11 +124,11 @@ LAZYT_INLINE void combine(T* y, const Compute<T>* row, const Taps& w, int64_t in
 }
 
 // Keeps the larger of best and x; of equals the first, and the last NaN.
-template <class T>
-LAZYT_INLINE void max_row(Compute<T>* best, int32_t* which, const T* x, int32_t row, int64_t n) {
+template <class C>
+LAZYT_INLINE void max_row(C* best, int32_t* which, const C* x, int32_t row, int64_t n) {
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) {
-    const auto v = static_cast<Compute<T>>(x[i]);
+    const C v = x[i];
     const bool larger = v > best[i] || v != v;
     best[i] = larger ? v : best[i];
     which[i] = larger ? row : which[i];
@@ -198,10 +198,14 @@ LAZYT_INLINE void gather_row(Compute<T>* x, const T* y, const int64_t* index, co
   }
 }
 
+#define LAZYT_LINES(C)                                                                    \
+  LAZYT_CLONES void add_row_of(C* r, const C* x, C w, int64_t n) { add_row(r, x, w, n); } \
+  LAZYT_CLONES void max_row_of(C* b, int32_t* w, const C* x, int32_t r, int64_t n) { max_row(b, w, x, r, n); }
+LAZYT_LINES(float)
+LAZYT_LINES(double)
+#undef LAZYT_LINES
 #define LAZYT_ROWS(T)                                                                                               \
-  LAZYT_CLONES void add_row_of(Compute<T>* r, const T* x, Compute<T> w, int64_t n) { add_row(r, x, w, n); }                 \
   LAZYT_CLONES void combine_of(T* y, const Compute<T>* r, const Taps& w, int64_t i, Compute<T> d) { combine(y, r, w, i, d); } \
-  LAZYT_CLONES void max_row_of(Compute<T>* b, int32_t* w, const T* x, int32_t r, int64_t n) { max_row(b, w, x, r, n); }    \
   LAZYT_CLONES void max_columns_of(T* y, int64_t* x, const Compute<T>* b, const int32_t* w, const Taps& t, int64_t i) {   \
     max_columns(y, x, b, w, t, i);                                                                                    \
   }                                                                                                                   \
@@ -213,6 +217,28 @@ LAZYT_ROWS(double)
 LAZYT_ROWS(Half)
 LAZYT_ROWS(BFloat16)
 #undef LAZYT_ROWS
+
+// Halves are converted some lines at once.
+constexpr int64_t kConverted = 1024;
+uint64_t converted_bytes(const Tensor& t, int64_t row) {
+  return t.element() == 2 ? static_cast<uint64_t>(std::max(row, kConverted)) * sizeof(float) : 0;
+}
+// f(j, line(j)) for taps [first, last), lines as they are computed with.
+template <class T, class Line, class F>
+void for_each_line(const Taps& taps, int32_t first, int32_t last, int64_t row, Compute<T>* converted,
+                   Line line, F f) {
+  for (int32_t j = first; j < last;) {
+    int32_t n = 1;
+    if constexpr (std::is_same_v<T, Compute<T>>) {
+      f(j, line(j));
+    } else {
+      while (j + n < last && taps.index[j + n] == taps.index[j] + n && (n + 1) * row <= kConverted) ++n;
+      rows().of<T>().load(converted, line(j), n * row);
+      for (int32_t k = 0; k < n; ++k) f(j + k, converted + k * row);
+    }
+    j += n;
+  }
+}
 
 // Calls f(volume, d, h, first) for every row of results, in parallel; first: the thread made no row before this one.
 template <class F>
@@ -274,7 +300,8 @@ Volumes make_volumes(Builder& b, uint32_t v, size_t axes, bool last) {
 void add_resample(Builder& b, const char* name, const Volumes& x, const Volumes& y, Axes axes) {
   if (y.tensor.count() == 0) return;
   const int64_t inner = x.inner(), row = axes[2].inputs * inner, made = axes[2].outputs() * inner;
-  const PerThread rows = per_thread(b, static_cast<uint64_t>(row + 1 + made) * sizeof(double));
+  const PerThread rows =
+      per_thread(b, static_cast<uint64_t>(row + 1 + made) * sizeof(double) + converted_bytes(x.tensor, row));
   with_floating(y.tensor.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     using C = Compute<T>;
@@ -283,7 +310,7 @@ void add_resample(Builder& b, const char* name, const Volumes& x, const Volumes&
           [=, axes = std::move(axes), columns = std::move(columns), outer = x.outer()](const Frame& frame) {
       const T* from = frame.at<T>(x.tensor);
       T* to = frame.at<T>(y.tensor);
-      const auto& [ad, ah, aw] = axes;
+      const Taps &ad = axes[0], &ah = axes[1], &aw = axes[2];
       const RowKernels<T>& kernels = lazyt::onednn::rows().of<T>();
       for_each_row(std::min(frame.threads, rows.threads), outer, axes, row + made, [&](int64_t n, int64_t d, int64_t h, bool first) {
         T* out = to + ((n * ad.outputs() + d) * ah.outputs() + h) * made;
@@ -306,7 +333,9 @@ void add_resample(Builder& b, const char* name, const Volumes& x, const Volumes&
         } else {
           std::fill_n(sums, row, C(0));
           for (int32_t i = ad.begin[d]; i < ad.begin[d + 1]; ++i)
-            for (int32_t j = ah.begin[h]; j < ah.begin[h + 1]; ++j) add_row_of(sums, line(i, j), weight(i, j), row);
+            for_each_line<T>(
+                ah, ah.begin[h], ah.begin[h + 1], row, results + made, [&](int32_t j) { return line(i, j); },
+                [&](int32_t j, const C* x) { add_row_of(sums, x, weight(i, j), row); });
         }
         sums[row] = 0;
         const double divisor = (ad.divisor.empty() ? 1 : ad.divisor[d]) * (ah.divisor.empty() ? 1 : ah.divisor[h]);
@@ -326,7 +355,8 @@ void add_resample(Builder& b, const char* name, const Volumes& x, const Volumes&
 void add_max_pool(Builder& b, const Volumes& x, const Volumes& y, const Volumes& index, Axes axes) {
   if (y.tensor.count() == 0) return;
   const int64_t inner = x.inner(), row = axes[2].inputs * inner;
-  const PerThread rows = per_thread(b, static_cast<uint64_t>(row) * (sizeof(double) + sizeof(int32_t)));
+  const PerThread rows = per_thread(
+      b, static_cast<uint64_t>(row) * (sizeof(double) + sizeof(int32_t)) + converted_bytes(x.tensor, row));
   b.add("max pool", {x.tensor.storage}, {y.tensor.storage, index.tensor.storage, rows.tensor.storage},
         [=, axes = std::move(axes), outer = x.outer()](const Frame& frame) {
     with_floating(y.tensor.dtype, [&](auto tag) {
@@ -334,23 +364,24 @@ void add_max_pool(Builder& b, const Volumes& x, const Volumes& y, const Volumes&
       const T* from = frame.at<T>(x.tensor);
       T* to = frame.at<T>(y.tensor);
       auto* named = frame.at<int64_t>(index.tensor);
-      const auto& [ad, ah, aw] = axes;
+      const Taps &ad = axes[0], &ah = axes[1], &aw = axes[2];
       for_each_row(std::min(frame.threads, rows.threads), outer, axes, row, [&](int64_t n, int64_t d, int64_t h, bool) {
         auto* best = reinterpret_cast<Compute<T>*>(rows.mine(frame));
         auto* which = reinterpret_cast<int32_t*>(best + row);
+        auto* converted = reinterpret_cast<Compute<T>*>(which + row);
         bool first = true;
         for (int32_t i = ad.begin[d]; i < ad.begin[d + 1]; ++i) {
-          for (int32_t j = ah.begin[h]; j < ah.begin[h + 1]; ++j) {
-            const auto at = static_cast<int32_t>(ad.index[i] * ah.inputs + ah.index[j]);
-            const T* line = from + (n * ad.inputs * ah.inputs + at) * row;
-            if (first) {
-              lazyt::onednn::rows().of<T>().load(best, line, row);
-              std::fill_n(which, row, at);
-            } else {
-              max_row_of(best, which, line, at, row);
-            }
-            first = false;
-          }
+          auto number = [&](int32_t j) {
+            return static_cast<int32_t>(ad.index[i] * ah.inputs + ah.index[j]);
+          };
+          auto line = [&](int32_t j) { return from + (n * ad.inputs * ah.inputs + number(j)) * row; };
+          for_each_line<T>(ah, ah.begin[h], ah.begin[h + 1], row, converted, line,
+                           [&](int32_t j, const Compute<T>* x) {
+                             if (!first) return max_row_of(best, which, x, number(j), row);
+                             std::copy_n(x, row, best);
+                             std::fill_n(which, row, number(j));
+                             first = false;
+                           });
         }
         const int64_t out = ((n * ad.outputs() + d) * ah.outputs() + h) * aw.outputs() * inner;
         max_columns_of(to + out, named + out, best, which, aw, inner);
@@ -402,7 +433,7 @@ void add_max_pool_backward(Builder& b, const Volumes& y, const Volumes& index, c
       const T* from = frame.at<T>(y.tensor);
       const auto* named = frame.at<int64_t>(index.tensor);
       T* to = frame.at<T>(x.tensor);
-      const auto& [bd, bh, bw] = back;
+      const Taps &bd = back[0], &bh = back[1], &bw = back[2];
       for_each_row(std::min(frame.threads, rows.threads), outer, back, row, [&](int64_t n, int64_t d, int64_t h, bool) {
         auto* sums = reinterpret_cast<Compute<T>*>(rows.mine(frame));
         std::fill_n(sums, row, Compute<T>(0));

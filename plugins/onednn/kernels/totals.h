@@ -125,9 +125,12 @@ struct Reducer {
 
   static void row(Total& total, const void* in, int n) {
     auto* p = static_cast<const T*>(in);
-    // Lanes that multiplied for longer would leave what f64 has, and what is denormal is slow.
-    constexpr int kAtOnce = kind == ReduceKind::kProd && kFloat ? kBlock : std::numeric_limits<int>::max();
-    for (int i = 0; i < n; i += std::min(kAtOnce, n - i)) run(total, p + i, std::min(kAtOnce, n - i));
+    if constexpr (kind == ReduceKind::kProd && kFloat) {
+      // Lanes that multiplied for longer would leave what f64 has, and what is denormal is slow.
+      for (int i = 0; i < n; i += kBlock) run(total, p + i, std::min(kBlock, n - i));
+    } else {
+      run(total, p, n);
+    }
   }
   static void run(Total& total, const T* p, int n) {
     Acc acc = of(total);

@@ -17,7 +17,7 @@ inline constexpr uint64_t kAlignment = 64;
 
 // The system's memory, for toolkit::BlockCache.
 struct SystemMemory {
-  static constexpr uint64_t kSpare = uint64_t{8} << 20;
+  static constexpr uint64_t kSpare = uint64_t{8} << 20, kCheap = uint64_t{256} << 10;
   static std::byte* take(uint64_t bytes);
   static void give(std::byte* block, uint64_t bytes) noexcept;
 };
@@ -26,7 +26,8 @@ using BlockCache = toolkit::BlockCache<SystemMemory>;
 struct Device {
   // Shared with tensors that other libraries hold, which may outlive the device.
   std::shared_ptr<BlockCache> memory = std::make_shared<BlockCache>();
-  // Bytes that the host has given since the C library was last asked for what the host has let go.
+  // Bytes that the host has given, and some for each node that it recorded, since the C library was last asked for what the
+  // host has let go.
   std::atomic<uint64_t> given_by_host = 0;
 };
 
@@ -60,7 +61,8 @@ class Memory {
 
 // Memory that nobody uses goes back to the system, also what the C library would keep: milliseconds.
 void give_back_unused(Device& device);
-// Of the host alone, once it has given so much that what it held it in is worth the time: a model that was made on the host.
+// Of the host alone, once it has given so much that what it held it in is worth the time: a model that was made on the host,
+// a long program.
 void give_back_of_host(Device& device);
 
 // Threads that the user allows for compute on the calling thread.

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <vector>
 
 namespace lazyt::toolkit {
 namespace {
@@ -15,6 +17,9 @@ struct Counting {
 };
 struct Sparing : Counting {
   static constexpr uint64_t kSpare = 4096;
+};
+struct SparingCheap : Counting {
+  static constexpr uint64_t kSpare = 64 << 10, kCheap = 8 << 10;
 };
 
 TEST(BlockCache, AFreedBlockIsHandedOutAgain) {
@@ -49,6 +54,28 @@ TEST(BlockCache, OfASourceThatSparesNoMoreLiesUnusedThanThat) {
   EXPECT_EQ(bytes, 0u);
   struct Hoarding : Counting {};
   EXPECT_GT(most_of_growing_sizes<Hoarding>(bytes), 8u * 64 * 1024);
+  EXPECT_EQ(bytes, 0u);
+}
+
+TEST(BlockCache, OfCheapBlocksAQuarterOfThatLiesUnusedAndOthersStay) {
+  uint64_t bytes = 0;
+  {
+    BlockCache<SparingCheap> cache(SparingCheap{{&bytes}});
+    auto use = [&](uint64_t size, int count) {
+      std::vector<void*> blocks;
+      uint64_t taken = size;
+      for (int i = 0; i < count; ++i) blocks.push_back(cache.take(taken));
+      for (void* block : blocks) cache.give(block, taken);
+    };
+    use(32 << 10, 1);
+    use(1 << 10, 16);
+    EXPECT_EQ(cache.cached(), 48u << 10);  // at both limits
+    use(2 << 10, 1);
+    EXPECT_EQ(cache.cached(), 50u << 10);
+    use(4 << 10, 1);
+    EXPECT_EQ(cache.cached(), 36u << 10);
+    EXPECT_EQ(bytes, cache.cached());
+  }
   EXPECT_EQ(bytes, 0u);
 }
 

@@ -23,7 +23,8 @@ namespace toolkit __attribute__((visibility("hidden"))) {
 // Source has `Address take(uint64_t bytes)`, which answers Address{} when there is no more, and `void give(Address,
 // uint64_t bytes)`, which does not throw. With `static constexpr uint64_t kSpare` in it, no more lies unused, when a new block
 // is taken, than that or half of what is in use: a cache that grows with each step (keys and values of a text) would else
-// keep blocks of every size it ever had. Thread-safe where Source is.
+// keep blocks of every size it ever had. With a kCheap besides, a quarter of that is the limit of blocks of fewer bytes, which
+// cost little to take anew. Thread-safe where Source is.
 template <class Source>
 class BlockCache {
  public:
@@ -48,9 +49,10 @@ class BlockCache {
         block = list.back();
         list.pop_back();
         cached_.fetch_sub(bytes, std::memory_order_relaxed);
+        if (is_cheap(bytes)) cheap_ -= bytes;
       }
     }
-    if (block == Address{} && too_many_unused()) trim();
+    if (block == Address{}) give_back_some();
     if (block == Address{}) block = source_.take(bytes);
     if (block == Address{}) {
       trim();
@@ -71,6 +73,7 @@ class BlockCache {
     try {
       free_[class_of(bytes).index].push_back(block);
       cached_.fetch_add(bytes, std::memory_order_relaxed);
+      if (is_cheap(bytes)) cheap_ += bytes;
     } catch (...) {
       source_.give(block, bytes);
     }
@@ -79,11 +82,7 @@ class BlockCache {
   // What lies unused goes back to the source.
   void trim() noexcept {
     std::lock_guard lock(mutex_);
-    for (uint32_t i = 0; i < free_.size(); ++i) {
-      for (Address block : free_[i]) source_.give(block, bytes_of(i));
-      free_[i].clear();
-    }
-    cached_.store(0, std::memory_order_relaxed);
+    give_back(UINT64_MAX);
   }
 
   uint64_t in_use() const { return in_use_.load(std::memory_order_relaxed); }
@@ -105,15 +104,36 @@ class BlockCache {
     const int e = 63 - std::countl_zero(rounded);
     return {static_cast<uint32_t>(e - kLeast) * 8 + static_cast<uint32_t>((rounded >> (e - 3)) & 7), rounded};
   }
-  bool too_many_unused() const {
-    if constexpr (requires { Source::kSpare; }) return cached() > std::max(Source::kSpare, in_use() / 2);
+  static constexpr bool is_cheap(uint64_t bytes) {
+    if constexpr (requires { Source::kCheap; }) return bytes < Source::kCheap;
     return false;
+  }
+  void give_back_some() noexcept {
+    if constexpr (requires { Source::kSpare; }) {
+      const uint64_t spare = std::max(Source::kSpare, in_use() / 2);
+      std::lock_guard lock(mutex_);
+      if (cached() > spare) return give_back(UINT64_MAX);
+      if constexpr (requires { Source::kCheap; })
+        if (cheap_ > spare / 4) give_back(Source::kCheap);
+    }
+  }
+  // Of fewer bytes. REQUIRES: mutex_ held.
+  void give_back(uint64_t below) noexcept {
+    uint64_t given = 0;
+    for (uint32_t i = 0; i < free_.size() && bytes_of(i) < below; ++i) {
+      for (Address block : free_[i]) source_.give(block, bytes_of(i));
+      given += free_[i].size() * bytes_of(i);
+      free_[i].clear();
+    }
+    cached_.fetch_sub(given, std::memory_order_relaxed);
+    cheap_ = 0;
   }
   static uint64_t bytes_of(uint32_t index) { return uint64_t{8 + index % 8} << (index / 8 + kLeast - 3); }
 
   Source source_;
   std::mutex mutex_;
   std::array<std::vector<Address>, 8 * (64 - kLeast)> free_;  // by size class
+  uint64_t cheap_ = 0;                                        // bytes of the cheap ones in it
   std::atomic<uint64_t> in_use_{0}, peak_{0}, cached_{0};
 };
 

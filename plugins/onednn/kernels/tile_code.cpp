@@ -337,11 +337,18 @@ class Compiler {
 }  // namespace
 
 std::optional<Code> compile(const Source& source) {
-  // Bytes alone are faster as bytes: a machine of wider numbers it is where there are such.
-  for (Type scalar : {Type::kF64, Type::kF32, Type::kI64, Type::kI32})
-    if (std::any_of(source.registers.begin(), source.registers.end(),
-                    [&](const auto& r) { return r.type == scalar; }))
-      return Compiler(source, scalar).run();
+  auto has = [&](Type type) {
+    return std::any_of(source.registers.begin(), source.registers.end(),
+                       [type](auto& r) { return r.type == type; });
+  };
+  for (Type scalar : {Type::kF64, Type::kF32})
+    if (has(scalar)) return Compiler(source, scalar).run();
+  // Bytes alone are faster as bytes, and bytes that only become integers by the vector machine.
+  if (std::none_of(source.code.begin(), source.code.end(),
+                   [](auto& i) { return i.kind == Source::Kind::kOp; }))
+    return std::nullopt;
+  for (Type scalar : {Type::kI64, Type::kI32})
+    if (has(scalar)) return Compiler(source, scalar).run();
   return std::nullopt;
 }
 

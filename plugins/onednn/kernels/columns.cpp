@@ -3,9 +3,7 @@
 #include <algorithm>
 
 namespace lazyt::onednn {
-namespace {
 
-// For one image: which pixel of x stands at (pixel of y, tap); -1 in the padding.
 std::vector<int32_t> sources_of(const ColumnGeometry& g) {
   const size_t axes = g.kernel.size();
   const int64_t pixels = g.rows() / g.y[0], taps = g.taps();
@@ -24,7 +22,14 @@ std::vector<int32_t> sources_of(const ColumnGeometry& g) {
   return out;
 }
 
-}  // namespace
+std::vector<int32_t> readers_of(const ColumnGeometry& g) {
+  const std::vector<int32_t> sources = sources_of(g);
+  const auto taps = static_cast<size_t>(g.taps());
+  std::vector<int32_t> out(static_cast<size_t>(toolkit::count_of(std::span(g.x).subspan(2))) * taps, -1);
+  for (size_t i = 0; i < sources.size(); ++i)
+    if (sources[i] >= 0) out[static_cast<size_t>(sources[i]) * taps + i % taps] = static_cast<int32_t>(i / taps);
+  return out;
+}
 
 Tensor add_columns(Builder& b, const ColumnGeometry& g, const Tensor& x) {
   const Tensor out = b.scratch(LAZYT_DTYPE_FLOAT32, {g.rows(), g.width()});

@@ -17,6 +17,10 @@ struct ColumnGeometry {
   int64_t width() const { return x[1] * taps(); }
 };
 
+// For one image: which pixel of x stands at (pixel of y, tap), and which of y reads (pixel of x) by the tap; -1: none.
+std::vector<int32_t> sources_of(const ColumnGeometry& g);
+std::vector<int32_t> readers_of(const ColumnGeometry& g);
+
 // x: f32, channels last. The result is [rows, width], row-major.
 Tensor add_columns(Builder& b, const ColumnGeometry& g, const Tensor& x);
 // x = the sum of what each of its elements is in `columns`.

@@ -1,4 +1,4 @@
-// Convolutions by oneDNN, activations channels-last, weights in oneDNN's own format.
+// Convolutions by oneDNN, activations channels-last, weights in oneDNN's own format; or by the CPU's tiles (amx_gemm.h).
 //
 // A transposed convolution is the backward of a convolution whose input is the transposed one's result: "x" is always
 // the side of w's second dim, "y" that of its first.
@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "../ops.h"
+#include "amx_gemm.h"
 #include "channels.h"
 #include "columns.h"
 #include "dnnl.h"
@@ -110,6 +111,13 @@ class Lowering {
       if (bias) add_to_channels(b_, vector(*bias, dtype_), result);
       return finish(result, y);
     }
+    if (prefers_patches(g_.x, g_.y)) {
+      std::optional<Tensor> added;
+      if (bias) added = vector(*bias, dtype_);
+      const Tensor result = result_for(y);
+      add_patches(activation(x), g_.x, sources_of(columns()), pack(w, by_taps()), {g_.w[1], 1}, added, result);
+      return finish(result, y);
+    }
     const bool with_bias = bias != nullptr;
     const memory::desc packed = query([&] { return forward_desc(g_, with_bias, any(g_.w, dtype_), {}); }, DNNL_ARG_WEIGHTS);
     PrimitiveArguments arguments{{{DNNL_ARG_SRC, activation(x)}, {DNNL_ARG_WEIGHTS, pack(w, packed)}}, {}, {}};
@@ -132,6 +140,14 @@ class Lowering {
       if (bias) add_to_channels(b_, vector(*bias, dtype_), result);
       return finish(result, x);
     }
+    const bool strided = std::any_of(g_.stride.begin(), g_.stride.end(), [](int64_t s) { return s != 1; });
+    if (!strided && prefers_patches(g_.y, g_.x)) {
+      std::optional<Tensor> added;
+      if (bias) added = vector(*bias, dtype_);
+      const Tensor result = result_for(x);
+      add_patches(activation(y), g_.y, readers_of(columns()), pack(w, by_taps()), {1, g_.w[1]}, added, with_height(result));
+      return finish(result, x);
+    }
     const lazyt_dtype_t wide = bias ? LAZYT_DTYPE_FLOAT32 : dtype_;  // one rounding, behind the bias
     const memory::desc packed = query([&] { return data_desc(g_, wide, any(g_.w, dtype_), {}); }, DNNL_ARG_WEIGHTS);
     const Tensor result = wide == dtype_ ? result_for(x) : scratch_for(x, wide);
@@ -145,6 +161,11 @@ class Lowering {
   void backward_weights(const Tensor& x, const Tensor& y, const Tensor& w, const Tensor* bias) {
     if (is_product()) {
       add_product(b_, turned(rows(activation(y))), add_columns(b_, columns(), activation(x)), matrix(w));
+      if (bias) sum_channels(b_, y, *bias);
+      return;
+    }
+    if (prefers_patches(g_.x, g_.y)) {
+      add_weight_patches(activation(x), activation(y), w);
       if (bias) sum_channels(b_, y, *bias);
       return;
     }
@@ -173,6 +194,54 @@ class Lowering {
   // Few pixels: the weights are what moves. Measured: from four times as many y channels as rows of columns on.
   bool is_product() const {
     return g_.groups == 1 && dtype_ == LAZYT_DTYPE_FLOAT32 && columns().rows() * 4 <= g_.y[1];
+  }
+  // Whether tiles are the faster way to what windows over `from` make of it, at the pixels of `to`.
+  bool prefers_patches(const Dims& from, const Dims& to) const {
+    return g_.groups == 1 && dtype_ == LAZYT_DTYPE_FLOAT32 && from[1] % 32 == 0 &&
+           prefers_amx_patches(to[0] * volume(to, 2), from[1] * volume(g_.w, 2), to[1]);
+  }
+  // Weights as [taps][y channels][x channels].
+  memory::desc by_taps() const {
+    Dims strides = toolkit::Layout::dense(g_.w).strides;
+    for (size_t i = 2; i < strides.size(); ++i) strides[i] *= g_.w[0] * g_.w[1];
+    strides[0] = g_.w[1], strides[1] = 1;
+    return {g_.w, to_dnnl(dtype_), strides};
+  }
+  struct Side {
+    int64_t line, depth;  // strides in a matrix of weights
+  };
+  // result[pixels, channels] = patches of `from` times the weights of each tap, + bias.
+  void add_patches(const Tensor& from, const Dims& dims, std::vector<int32_t> sources, const Tensor& weights, Side side,
+                   const std::optional<Tensor>& bias, const Tensor& result) {
+    const int64_t taps = volume(g_.w, 2), channels = dims[1], others = result.dims()[1], matrix = g_.w[0] * g_.w[1];
+    const int64_t pixels = result.count() / others / dims[0];
+    const int most = std::min(thread_count(), useful_threads(work_));
+    const Tensor scratch = b_.scratch(
+        LAZYT_DTYPE_UINT8, {static_cast<int64_t>(amx_scratch(1, dims[0] * pixels, others, taps * channels, most))});
+    std::vector<StorageId> reads{from.storage, weights.storage};
+    if (bias) reads.push_back(bias->storage);
+    b_.add("convolution own:amx_bf16", reads, {result.storage, scratch.storage}, [=, sources = std::move(sources)](const Frame& frame) {
+      const Patches a{frame.at<float>(from), sources.data(), dims[0], pixels, taps, channels, volume(dims, 1)};
+      const Lines b{reinterpret_cast<const float*>(address(frame, weights)), others, taps * channels, side.line, side.depth, channels, matrix};
+      amx_gemm(a, b, bias ? frame.at<float>(*bias) : nullptr, frame.at<float>(result), std::min(frame.threads, most), frame.storages[scratch.storage]);
+    });
+  }
+  // w = the products of y's channels with the patches of x, summed over the pixels of y.
+  void add_weight_patches(const Tensor& x, const Tensor& y, const Tensor& w) {
+    const int64_t taps = volume(g_.w, 2), channels = g_.x[1], others = g_.y[1], rows = g_.y[0] * volume(g_.y, 2);
+    const int most = std::min(thread_count(), useful_threads(work_));
+    const Tensor scratch = b_.scratch(LAZYT_DTYPE_UINT8, {static_cast<int64_t>(amx_scratch(1, others, taps * channels, rows, most))});
+    const Tensor result = b_.scratch(dtype_, {others, taps, channels});
+    b_.add("convolution backward weights own:amx_bf16", {x.storage, y.storage}, {result.storage, scratch.storage},
+           [=, g = g_, sources = sources_of(columns())](const Frame& frame) {
+             const Lines a{frame.at<float>(y), others, rows, 1, others, rows, 0};
+             const Patches b{frame.at<float>(x), sources.data(), g.x[0], rows / g.y[0], taps, channels, volume(g.x, 1)};
+             amx_gemm(a, b, frame.at<float>(result), std::min(frame.threads, most), frame.storages[scratch.storage]);
+           });
+    Dims strides = toolkit::Layout::dense(w.dims()).strides;
+    for (size_t i = 2; i < strides.size(); ++i) strides[i] *= channels;
+    strides[0] = taps * channels, strides[1] = 1;
+    b_.copy(reshaped(result, w.dims(), strides), w);
   }
   ColumnGeometry columns() const {
     Dims dilation = g_.dilation;

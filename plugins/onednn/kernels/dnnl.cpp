@@ -402,6 +402,14 @@ std::unique_ptr<Step> make_step(Builder& b, const std::string& name, const MakeP
   return std::make_unique<PrimitiveStep>(std::move(made), access.all, scratch);
 }
 
+// One that is made when it first runs, with scratch of its own: for what is seldom needed.
+std::unique_ptr<Step> late_primitive(const std::string& name, const MakePrimitive& make,
+                                     const dnnl::primitive_attr& attr, const PrimitiveArguments& arguments,
+                                     int max_threads) {
+  const std::vector<Argument> all = Access(arguments).all;
+  return std::make_unique<PrimitiveStep>(std::make_shared<Primitive>(name, make, with_scratch(attr), all, max_threads), all);
+}
+
 }  // namespace
 
 void add_primitive(Builder& b, const std::string& name, const MakePrimitive& make,
@@ -414,13 +422,6 @@ void add_primitive(Builder& b, const std::string& name, const MakePrimitive& mak
     auto step = make_step(b, name, make, scratched, pd, access, threads, max_threads);
     b.add(std::move(step), access.reads, access.writes);
   });
-}
-
-std::unique_ptr<Step> late_primitive(const std::string& name, const MakePrimitive& make,
-                                     const dnnl::primitive_attr& attr, const PrimitiveArguments& arguments,
-                                     int max_threads) {
-  const std::vector<Argument> all = Access(arguments).all;
-  return std::make_unique<PrimitiveStep>(std::make_shared<Primitive>(name, make, with_scratch(attr), all, max_threads), all);
 }
 
 void add_primitive(Builder& b, const std::string& name, const MakeWithWeights& make,

@@ -5,7 +5,6 @@
 #include <dnnl.hpp>
 
 #include <functional>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -58,13 +57,7 @@ void add_primitive(Builder& b, const std::string& name, const MakePrimitive& mak
                    const dnnl::primitive_attr& attr, const PrimitiveArguments& arguments,
                    int max_threads = 1 << 20);
 
-// A step that makes its primitive when it first runs, with scratch of its own: for what is seldom needed. The
-// caller adds it, or runs it from a step of its own that names the same storages.
-std::unique_ptr<Step> late_primitive(const std::string& name, const MakePrimitive& make,
-                                     const dnnl::primitive_attr& attr, const PrimitiveArguments& arguments,
-                                     int max_threads);
-
-// add_primitive for one with weights (DNNL_ARG_WEIGHTS, not among `arguments`): they lie as `desc` says,
+// The same for a primitive with weights (DNNL_ARG_WEIGHTS, not among `arguments`): they lie as `desc` says,
 // or, of an input that nothing writes and that more than one run met, packed as oneDNN wants them, in place
 // of the input's bytes. Which of the two changes no bit of a result.
 using MakeWithWeights = std::function<dnnl::primitive_desc_base(const dnnl::memory::desc& weights,

@@ -4,12 +4,12 @@
 #include <optional>
 
 #include "../ops.h"
+#include "amx_gemm.h"
 #include "dnnl.h"
 #include "floats.h"
 #include "gemm.h"
 #include "lazyt/toolkit/products.hpp"
 #include "matmul.h"
-#include "split_gemm.h"
 
 namespace lazyt::onednn {
 namespace {
@@ -47,31 +47,29 @@ Tensor as_matrix(Builder& b, const Tensor& t) { return is_matrix(t) ? t : b.dens
 
 // ---- The ways to compute it
 
-// c = alpha * c + beta * addend, f32 or bf16.
-void scale(const Product& p, const Frame& frame) {
-  const double alpha = frame.as_double(p.alpha), beta = p.addend ? frame.as_double(p.beta) : 0;
-  auto each = [&](auto* c, const auto* addend) {
-    const int64_t m = size(p.c, 1), n = size(p.c, 2);
-    for (int64_t i = 0; i < size(p.c, 0) * m; ++i) {
-      for (int64_t j = 0; j < n; ++j, ++c) {
-        double value = static_cast<float>(*c) * alpha;
-        if (addend && beta != 0) value += beta * static_cast<float>(addend[i / m * stride(*p.addend, 0) + i % m * stride(*p.addend, 1) + j * stride(*p.addend, 2)]);
-        *c = static_cast<float>(value);
-      }
-    }
-  };
-  if (p.c.dtype == LAZYT_DTYPE_FLOAT32) {
-    each(frame.at<float>(p.c), p.addend ? frame.at<float>(*p.addend) : nullptr);
-  } else {
-    each(frame.at<BFloat16>(p.c), p.addend ? frame.at<BFloat16>(*p.addend) : nullptr);
-  }
-}
-
-// For numbers that come with the run.
+// alpha * c + beta * addend in place, for numbers that come with the run, f32 or bf16.
 void add_scale(Builder& b, const Product& p) {
   std::vector<StorageId> reads;
   if (p.addend) reads.push_back(p.addend->storage);
-  b.add("matmul scale", reads, {p.c.storage}, [p](const Frame& frame) { scale(p, frame); });
+  const lazyt_dtype_t dtype = p.c.dtype;
+  b.add("matmul scale", reads, {p.c.storage}, [p, dtype](const Frame& frame) {
+    const double alpha = frame.as_double(p.alpha), beta = frame.as_double(p.beta);
+    auto each = [&](auto* c, const auto* addend) {
+      const int64_t m = size(p.c, 1), n = size(p.c, 2);
+      for (int64_t i = 0; i < size(p.c, 0) * m; ++i) {
+        for (int64_t j = 0; j < n; ++j, ++c) {
+          double value = static_cast<float>(*c) * alpha;
+          if (addend && beta != 0) value += beta * static_cast<float>(addend[i / m * stride(*p.addend, 0) + i % m * stride(*p.addend, 1) + j * stride(*p.addend, 2)]);
+          *c = static_cast<float>(value);
+        }
+      }
+    };
+    if (dtype == LAZYT_DTYPE_FLOAT32) {
+      each(frame.at<float>(p.c), p.addend ? frame.at<float>(*p.addend) : nullptr);
+    } else {
+      each(frame.at<BFloat16>(p.c), p.addend ? frame.at<BFloat16>(*p.addend) : nullptr);
+    }
+  });
 }
 
 // The product as own kernels take it.
@@ -188,41 +186,19 @@ void emit_dnnl(Builder& b, Product p) {
   if (scaled) add_scale(b, p);
 }
 
-// f32 by tiles of bf16; what these cannot stand for by oneDNN.
-class SplitStep final : public Step {
- public:
-  SplitStep(Product p, Tensor scratch, int threads, std::unique_ptr<Step> otherwise)
-      : p_(std::move(p)), scratch_(std::move(scratch)), threads_(threads), otherwise_(std::move(otherwise)) {}
-  void run(const Frame& frame) const override {
-    if (split_gemm(gemm_of(p_, frame), std::min(frame.threads, threads_), frame.storages[scratch_.storage])) return;
-    otherwise_->run(frame);
-    if (p_.addend || !is_number(p_.alpha, 1)) scale(p_, frame);
-  }
-  std::string describe() const override { return "matmul split:amx_bf16"; }
-
- private:
-  const Product p_;
-  const Tensor scratch_;
-  const int threads_;  // that the scratch is for
-  const std::unique_ptr<Step> otherwise_;
-};
-
-bool emit_split(Builder& b, const Product& p) {
+// f32 by the CPU's tiles of bf16, where that is faster.
+bool emit_amx(Builder& b, const Product& p) {
   const int64_t batch = size(p.c, 0), m = size(p.c, 1), n = size(p.c, 2), k = size(p.a, 2);
   if (p.c.dtype != LAZYT_DTYPE_FLOAT32 || p.a.dtype != p.c.dtype || p.b.dtype != p.c.dtype) return false;
-  if (!prefers_split(m, n, k, b.steady_input(p.b) != LAZYT_NONE)) return false;
-  const int threads = std::min(thread_count(), useful_threads(static_cast<double>(batch * m * n) * static_cast<double>(k)));
-  const Tensor scratch = b.scratch(LAZYT_DTYPE_UINT8, {static_cast<int64_t>(split_scratch(batch, m, n, k, threads))});
-  const bool batched = batch > 1;
-  const memory::desc a = describe_matrices(p.a, batched), w = describe_matrices(p.b, batched),
-                     c = describe_matrices(p.c, batched);
-  const auto make = [=](const dnnl::primitive_attr& attr) -> dnnl::primitive_desc_base {
-    return dnnl::matmul::primitive_desc(cpu_engine(), a, w, c, attr);
-  };
-  auto otherwise = late_primitive("matmul", make, {}, {{{DNNL_ARG_SRC, p.a}, {DNNL_ARG_WEIGHTS, p.b}}, {{DNNL_ARG_DST, p.c}}, {}}, threads);
+  if (!prefers_amx(m, n, k, b.steady_input(p.b) != LAZYT_NONE)) return false;
+  const double work = static_cast<double>(batch * m * n) * static_cast<double>(k);
+  const int most = std::min(thread_count(), useful_threads(work));
+  const Tensor scratch = b.scratch(LAZYT_DTYPE_UINT8, {static_cast<int64_t>(amx_scratch(batch, m, n, k, most))});
   std::vector<StorageId> reads{p.a.storage, p.b.storage};
   if (p.addend) reads.push_back(p.addend->storage);
-  b.add(std::make_unique<SplitStep>(p, scratch, threads, std::move(otherwise)), reads, {p.c.storage, scratch.storage});
+  b.add("matmul own:amx_bf16", reads, {p.c.storage, scratch.storage}, [=](const Frame& frame) {
+    amx_gemm(gemm_of(p, frame), std::min(frame.threads, most), frame.storages[scratch.storage]);
+  });
   return true;
 }
 
@@ -262,7 +238,7 @@ void emit(Builder& b, Product p) {
   // oneDNN gives as many results as the larger batch of the two has.
   if (size(p.c, 0) > 1 && is_shared(p.a) && is_shared(p.b)) p.b = b.dense(p.b);
   if (bias_only && !of_bytes && emit_gemv(b, p, p.addend ? &*p.addend : nullptr)) return;
-  if (emit_split(b, p)) return;
+  if (emit_amx(b, p)) return;
   emit_dnnl(b, p);
 }
 

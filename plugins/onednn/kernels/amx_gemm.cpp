@@ -1,11 +1,13 @@
-#include "split_gemm.h"
+#include "amx_gemm.h"
 
 #include <algorithm>
 #include <atomic>
 #include <bit>
-#include <cmath>
+#include <type_traits>
+#include <utility>
 
 #include "amx.h"
+#include "rows.h"
 
 #if defined(__x86_64__) && defined(__linux__)
 #include <omp.h>
@@ -99,49 +101,80 @@ AVX512 inline void split(__m512 x, __m512 y, int tile, int row, SplitBlock& out,
   _mm512_store_si512(out.part[2][tile][row], upper_halves(a, b));
 }
 
-// A matrix as products take it: lines (rows of a, columns of b), each of `depth` elements that are summed over.
-struct Lines {
-  const float* data;
-  int64_t line_stride, depth_stride;  // one of them is 1
-  int64_t lines, depth;
+// 32 x 32 elements as rows to pack: of a left operand [line][element], of a right one [element][line]. They lie in the
+// operand, or in a copy: turned, or filled up with zeros.
+struct Source {
+  const float* row[kSide];
+};
+Source rows_at(const float* data, int64_t stride) {
+  Source rows;
+  for (int i = 0; i < kSide; ++i) rows.row[i] = data + i * stride;
+  return rows;
+}
+
+template <bool is_right>
+AVX512 Source rows_of(const Lines& from, int64_t line, int64_t d, float* copy) {
+  const float* data = from.data + line * from.line_stride + d / from.run * from.run_stride + d % from.run * from.depth_stride;
+  const int64_t lines = std::min<int64_t>(kSide, from.lines - line), depth = std::min<int64_t>(kSide, from.depth - d);
+  const int64_t rows = is_right ? depth : lines, columns = is_right ? lines : depth;
+  const int64_t row_stride = is_right ? from.depth_stride : from.line_stride;
+  const int64_t column_stride = is_right ? from.line_stride : from.depth_stride;
+  if (column_stride != 1) {
+    for (int64_t i = 0; i < kSide; i += 16)    // columns
+      for (int64_t j = 0; j < kSide; j += 16)  // rows
+        turn(data + (i < columns ? i * column_stride : 0) + (j < rows ? j : 0), column_stride, columns - i, rows - j, copy + j * kSide + i);
+  } else if (rows < kSide || columns < kSide) {
+    copy_block(data, row_stride, rows, columns, copy);
+  } else {
+    return rows_at(data, row_stride);
+  }
+  return rows_at(copy, kSide);
+}
+
+// Of patches a row is always a pixel.
+template <bool is_right>
+Source rows_of(const Patches& from, int64_t line, int64_t d, float*) {
+  alignas(64) static const float kNone[kSide] = {};
+  const int64_t first_row = is_right ? d : line, column = is_right ? line : d;
+  const int64_t tap = column / from.channels, channel = column % from.channels;
+  int64_t image = first_row / from.pixels, pixel = first_row % from.pixels;
+  Source rows;
+  for (const float*& row : rows.row) {
+    const int32_t source = image < from.images ? from.sources[pixel * from.taps + tap] : -1;
+    row = source < 0 ? kNone : from.data + image * from.image_size + source * from.channels + channel;
+    if (++pixel == from.pixels) pixel = 0, ++image;
+  }
+  return rows;
+}
+
+// What multiply-adds read: of a left operand [line][element], of a right one [element][line].
+struct PlainBlock {
+  alignas(64) float rows[kSide][kSide];
 };
 
-// Lines from `line`, elements from `begin` to `end`, as blocks one after the other. as_pairs: as the right operand. Gives the
-// bits of the largest magnitude.
-template <bool as_pairs>
-AVX512 uint32_t pack(const Lines& from, int64_t line, int64_t begin, int64_t end, SplitBlock* out) {
-  alignas(64) float turned[kSide * kSide];
-  Largest largest{_mm512_setzero_si512()};
-  const int64_t lines = std::min<int64_t>(kSide, from.lines - line);
-  // Rows of what is read below: lines, or, as_pairs, elements of all lines.
-  const int64_t row_stride = as_pairs ? from.depth_stride : from.line_stride;
-  const int64_t column_stride = as_pairs ? from.line_stride : from.depth_stride;
-  for (int64_t d = begin; d < end; d += kSide, ++out) {
-    const float* source = from.data + line * from.line_stride + d * from.depth_stride;
-    const int64_t depth = std::min<int64_t>(kSide, end - d);
-    const int64_t rows = as_pairs ? depth : lines, columns = as_pairs ? lines : depth;
-    int64_t stride = row_stride;
-    if (column_stride != 1) {
-      for (int64_t i = 0; i < kSide; i += 16)
-        for (int64_t j = 0; j < kSide; j += 16)
-          turn(source + (i < columns ? i * column_stride : 0) + (j < rows ? j : 0), column_stride, columns - i, rows - j, turned + j * kSide + i);
-      source = turned;
-      stride = kSide;
-    } else if (rows < kSide || columns < kSide) {
-      copy_block(source, stride, rows, columns, turned);
-      source = turned;
-      stride = kSide;
-    }
-    if constexpr (as_pairs) {
-      for (int row = 0; row < 16; ++row, source += stride)
-        for (int tile = 0; tile < 2; ++tile)
-          split(_mm512_loadu_ps(source + 16 * tile), _mm512_loadu_ps(source + 16 * stride + 16 * tile), tile, row, *out, largest);
-    } else {
-      for (int tile = 0; tile < 2; ++tile)
-        for (int row = 0; row < 16; ++row, source += stride)
-          split(_mm512_loadu_ps(source), _mm512_loadu_ps(source + 16), tile, row, *out, largest);
+template <bool is_right>
+AVX512 void pack_block(const Source& rows, SplitBlock& out, Largest& largest) {
+  for (int i = 0; i < 16; ++i) {
+    for (int tile = 0; tile < 2; ++tile) {
+      const float* x = is_right ? rows.row[i] + 16 * tile : rows.row[i + 16 * tile];
+      const float* y = is_right ? rows.row[i + 16] + 16 * tile : x + 16;
+      split(_mm512_loadu_ps(x), _mm512_loadu_ps(y), tile, i, out, largest);
     }
   }
+}
+template <bool is_right>
+void pack_block(const Source& rows, PlainBlock& out, Largest&) {
+  for (int i = 0; i < kSide; ++i) std::copy_n(rows.row[i], kSide, out.rows[i]);
+}
+
+// 32 lines from `line`, elements from `begin` to `end`, as blocks one after the other. Gives the bits of the largest
+// magnitude, where it counts.
+template <bool is_right, class Operand, class Block>
+AVX512 uint32_t pack(const Operand& from, int64_t line, int64_t begin, int64_t end, Block* out) {
+  alignas(64) float copy[kSide * kSide];
+  Largest largest{_mm512_setzero_si512()};
+  for (int64_t d = begin; d < end; d += kSide, ++out)
+    pack_block<is_right>(rows_of<is_right>(from, line, d, copy), *out, largest);
   return _mm512_reduce_max_epu32(largest.bits);
 }
 
@@ -215,6 +248,16 @@ struct Shape {
   int64_t right_blocks() const { return pieces(columns, kSide) * pieces(depth, kSide); }
   int64_t bytes() const { return (left_blocks() + right_blocks()) * static_cast<int64_t>(sizeof(SplitBlock)); }
 };
+static_assert(sizeof(PlainBlock) <= sizeof(SplitBlock));
+
+// c[m x n], dense, = alpha * (left x right) + beta * addend
+struct Result {
+  int64_t m, n, k;
+  float* c;
+  float alpha, beta;
+  const float* addend;  // or null
+  int64_t row_stride, column_stride;
+};
 
 // The part of a product that is thread `rank`'s of a team that works on it together; waits for the others.
 struct Team {
@@ -226,35 +269,42 @@ struct Team {
   }
 };
 
-bool multiply(const Gemm& g, int64_t batch, const Tiles& tiles, const Team& team, Range& range, SplitBlock* scratch) {
-  const Shape shape(g.m, g.n, g.k);
-  const Lines a{static_cast<const float*>(g.a.data) + batch * g.a.batch_stride, g.a.row_stride, g.a.column_stride, g.m, g.k};
-  const Lines b{static_cast<const float*>(g.b.data) + batch * g.b.batch_stride, g.b.column_stride, g.b.row_stride, g.n, g.k};
-  float* c = static_cast<float*>(g.c) + batch * g.m * g.n;
-  const float* addend = g.beta == 0 ? nullptr : static_cast<const float*>(g.addend.data) + batch * g.addend.batch_stride;
-  SplitBlock *left = scratch, *right = scratch + shape.left_blocks();
+void multiply(const Tiles& tiles, int64_t blocks, const SplitBlock* left, const SplitBlock* right, float* out) {
+  tiles.multiply(blocks, left, right, out);
+}
+void multiply(const Tiles&, int64_t blocks, const PlainBlock* left, const PlainBlock* right, float* out) {
+  for (int64_t i = 0; i < blocks; ++i)
+    rows().tile<float>().gemm(kSide, kSide, kSide, 1, left[i].rows[0], kSide, right[i].rows[0], out, kSide, i > 0);
+}
+
+// False: the operands are not in range; c holds nothing of use.
+template <class Block, class Left, class Right>
+bool multiply(const Left& a, const Right& b, const Result& r, const Tiles& tiles, const Team& team, Range& range, std::byte* scratch) {
+  const Shape shape(r.m, r.n, r.k);
+  auto* left = reinterpret_cast<Block*>(scratch);
+  Block* right = left + shape.left_blocks();
   alignas(64) float results[kSide * kSide];
-  for (int64_t m0 = 0; m0 < g.m; m0 += shape.rows) {
-    const int64_t row_panels = pieces(std::min(shape.rows, g.m - m0), kSide);
-    for (int64_t k0 = 0; k0 < g.k; k0 += shape.depth) {
-      const int64_t k1 = std::min(g.k, k0 + shape.depth), blocks = pieces(k1 - k0, kSide);
+  for (int64_t m0 = 0; m0 < r.m; m0 += shape.rows) {
+    const int64_t row_panels = pieces(std::min(shape.rows, r.m - m0), kSide);
+    for (int64_t k0 = 0; k0 < r.k; k0 += shape.depth) {
+      const int64_t k1 = std::min(r.k, k0 + shape.depth), blocks = pieces(k1 - k0, kSide);
       for (int64_t i = team.rank; i < row_panels; i += team.size)
         Range::widen(range.a, pack<false>(a, m0 + i * kSide, k0, k1, left + i * blocks));
-      for (int64_t n0 = 0; n0 < g.n; n0 += shape.columns) {
-        const int64_t column_panels = pieces(std::min(shape.columns, g.n - n0), kSide);
+      for (int64_t n0 = 0; n0 < r.n; n0 += shape.columns) {
+        const int64_t column_panels = pieces(std::min(shape.columns, r.n - n0), kSide);
         for (int64_t j = team.rank; j < column_panels; j += team.size)
           Range::widen(range.b, pack<true>(b, n0 + j * kSide, k0, k1, right + j * blocks));
         team.wait();
-        const bool holds = range.holds(g.k);
+        const bool holds = range.holds(r.k);
         team.wait();  // all know before any goes on
         if (!holds) return false;
         for (int64_t t = team.rank; t < row_panels * column_panels; t += team.size) {
           const int64_t i = t / column_panels, j = t % column_panels;
-          tiles.multiply(blocks, left + i * blocks, right + j * blocks, results);
+          multiply(tiles, blocks, left + i * blocks, right + j * blocks, results);
           const int64_t row = m0 + i * kSide, column = n0 + j * kSide;
-          Finish f{k0 > 0, k1 == g.k, static_cast<float>(g.alpha), static_cast<float>(g.beta), nullptr, g.addend.row_stride, g.addend.column_stride};
-          if (addend) f.addend = addend + row * f.row_stride + column * f.column_stride;
-          finish(f, results, c + row * g.n + column, g.n, std::min<int64_t>(kSide, g.m - row), std::min<int64_t>(kSide, g.n - column));
+          Finish f{k0 > 0, k1 == r.k, r.alpha, r.beta, nullptr, r.row_stride, r.column_stride};
+          if (r.addend) f.addend = r.addend + row * f.row_stride + column * f.column_stride;
+          finish(f, results, r.c + row * r.n + column, r.n, std::min<int64_t>(kSide, r.m - row), std::min<int64_t>(kSide, r.n - column));
         }
         team.wait();  // for what the next packs over
       }
@@ -263,48 +313,88 @@ bool multiply(const Gemm& g, int64_t batch, const Tiles& tiles, const Team& team
   return true;
 }
 
-}  // namespace
-
-size_t split_scratch(int64_t batch, int64_t m, int64_t n, int64_t k, int threads) {
-  return static_cast<size_t>(Shape(m, n, k).bytes() * std::min<int64_t>(batch, threads));
+// In parts, or by multiply-adds where these do not do.
+template <class Left, class Right>
+void multiply(const Left& a, const Right& b, const Result& r, const Tiles& tiles, const Team& team, Range& range, std::byte* scratch) {
+  if (team.rank == 0) range.reset();
+  team.wait();
+  if (multiply<SplitBlock>(a, b, r, tiles, team, range, scratch)) return;
+  team.wait();  // who comes last has seen why
+  if (team.rank == 0) range.reset();
+  team.wait();
+  multiply<PlainBlock>(a, b, r, tiles, team, range, scratch);
 }
 
-bool split_gemm(const Gemm& g, int threads, std::byte* scratch) {
-  std::atomic<bool> holds{true};
-  // Small products one thread each, else all threads at one.
-  const bool together = g.batch < threads;
-  const int64_t bytes = together ? 0 : Shape(g.m, g.n, g.k).bytes();
+template <class Left, class Right>
+void multiply(const Left& a, const Right& b, const Result& r, int threads, std::byte* scratch) {
   Range range;
 #pragma omp parallel num_threads(threads) if (threads > 1)
   {
     const Tiles tiles;
-    const int rank = omp_get_thread_num(), size = omp_get_num_threads();
-    auto* mine = reinterpret_cast<SplitBlock*>(scratch + rank * bytes);
-    const Team team = together ? Team{rank, size} : Team{0, 1};
-    for (int64_t batch = together ? 0 : rank; batch < g.batch; batch += together ? 1 : size) {
-      Range own;
-      if (together) {
-        if (rank == 0) range.reset();
-        team.wait();
-      }
-      if (!multiply(g, batch, tiles, team, together ? range : own, mine)) {
-        holds = false;
-        break;
-      }
-    }
+    multiply(a, b, r, tiles, Team{omp_get_thread_num(), omp_get_num_threads()}, range, scratch);
   }
-  return holds;
 }
 
-// Nanoseconds of both, fitted to 525 shapes of 16 to 1,024 on a Xeon at 3.6 GHz, within 10 % of most. Only their ratio counts.
-bool prefers_split(int64_t m, int64_t n, int64_t k, bool packed) {
-  if (!Tiles::available()) return false;
-  const auto rows = static_cast<double>(m), columns = static_cast<double>(n), depth = static_cast<double>(k);
+}  // namespace
+
+size_t amx_scratch(int64_t batch, int64_t m, int64_t n, int64_t k, int threads) {
+  return static_cast<size_t>(Shape(m, n, k).bytes() * std::min<int64_t>(batch, threads));
+}
+
+void amx_gemm(const Gemm& g, int threads, std::byte* scratch) {
+  // Small products one thread each, else all threads at one.
+  const bool together = g.batch < threads;
+  const int64_t bytes = together ? 0 : Shape(g.m, g.n, g.k).bytes();
+  Range shared;
+#pragma omp parallel num_threads(threads) if (threads > 1)
+  {
+    const Tiles tiles;
+    Range own;
+    const int rank = omp_get_thread_num(), size = omp_get_num_threads();
+    const Team team = together ? Team{rank, size} : Team{0, 1};
+    for (int64_t batch = together ? 0 : rank; batch < g.batch; batch += together ? 1 : size) {
+      auto matrix = [&](const Matrix& m) { return static_cast<const float*>(m.data) + batch * m.batch_stride; };
+      const Lines a{matrix(g.a), g.m, g.k, g.a.row_stride, g.a.column_stride, g.k, 0};
+      const Lines b{matrix(g.b), g.n, g.k, g.b.column_stride, g.b.row_stride, g.k, 0};
+      const Result r{g.m, g.n, g.k, static_cast<float*>(g.c) + batch * g.m * g.n, static_cast<float>(g.alpha), static_cast<float>(g.beta),
+                     g.beta == 0 ? nullptr : matrix(g.addend), g.addend.row_stride, g.addend.column_stride};
+      multiply(a, b, r, tiles, team, together ? shared : own, scratch + rank * bytes);
+      team.wait();  // before the next resets the range
+    }
+  }
+}
+
+void amx_gemm(const Patches& a, const Lines& b, const float* bias, float* c, int threads, std::byte* scratch) {
+  multiply(a, b, Result{a.rows(), b.lines, b.depth, c, 1, 1, bias, 0, 1}, threads, scratch);
+}
+
+void amx_gemm(const Lines& a, const Patches& b, float* c, int threads, std::byte* scratch) {
+  multiply(a, b, Result{a.lines, b.columns(), a.depth, c, 1, 0, nullptr, 0, 0}, threads, scratch);
+}
+
+namespace {
+
+// Nanoseconds, fitted to 525 shapes of 16 to 1,024 on a Xeon at 3.6 GHz, within 10 % of most. Only their ratio to what
+// oneDNN takes there counts. per_left: of an element that is packed.
+double amx_time(int64_t m, int64_t n, int64_t k, double per_left, double per_right) {
   auto padded = [](int64_t size) { return static_cast<double>(pieces(size, kSide) * kSide); };
-  const double split = 320 + 0.0062 * padded(m) * padded(n) * padded(k) + 0.18 * rows * depth +
-                       0.2 * depth * columns * static_cast<double>(pieces(m, kRowsAtOnce)) + 0.15 * rows * columns;
+  const auto rows = static_cast<double>(m), columns = static_cast<double>(n), depth = static_cast<double>(k);
+  return 320 + 0.0062 * padded(m) * padded(n) * padded(k) + per_left * rows * depth +
+         per_right * depth * columns * static_cast<double>(pieces(m, kRowsAtOnce)) + 0.15 * rows * columns;
+}
+constexpr double kPacked = 0.2, kPatches = 0.45;
+
+}  // namespace
+
+bool prefers_amx(int64_t m, int64_t n, int64_t k, bool packed) {
+  const auto rows = static_cast<double>(m), columns = static_cast<double>(n), depth = static_cast<double>(k);
   const double fma = 400 + 0.0114 * rows * columns * depth + (packed ? 0 : 0.086 * depth * columns);
-  return split < fma;
+  return Tiles::available() && amx_time(m, n, k, kPacked, kPacked) < fma;
+}
+
+bool prefers_amx_patches(int64_t rows, int64_t columns, int64_t others) {
+  const double fma = 0.0118 * static_cast<double>(rows) * static_cast<double>(columns) * static_cast<double>(others);
+  return Tiles::available() && amx_time(rows, others, columns, kPatches, kPacked) < fma;
 }
 
 }  // namespace lazyt::onednn
@@ -312,9 +402,12 @@ bool prefers_split(int64_t m, int64_t n, int64_t k, bool packed) {
 #else
 
 namespace lazyt::onednn {
-bool prefers_split(int64_t, int64_t, int64_t, bool) { return false; }
-size_t split_scratch(int64_t, int64_t, int64_t, int64_t, int) { return 0; }
-bool split_gemm(const Gemm&, int, std::byte*) { return false; }
+bool prefers_amx(int64_t, int64_t, int64_t, bool) { return false; }
+bool prefers_amx_patches(int64_t, int64_t, int64_t) { return false; }
+size_t amx_scratch(int64_t, int64_t, int64_t, int64_t, int) { return 0; }
+void amx_gemm(const Gemm&, int, std::byte*) {}
+void amx_gemm(const Patches&, const Lines&, const float*, float*, int, std::byte*) {}
+void amx_gemm(const Lines&, const Patches&, float*, int, std::byte*) {}
 }  // namespace lazyt::onednn
 
 #endif

@@ -15,7 +15,15 @@ pytestmark = [
 DEVICE = "lazyt"
 HAS_TILES = "amx_bf16" in Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else False
 # Below, at and beyond what is packed at a time, with ends of tiles.
-SIZES = [(128, 128, 128), (65, 130, 257), (300, 33, 513), (1030, 100, 96), (97, 600, 1040), (256, 64, 31)]
+SIZES = [
+    (128, 128, 128),
+    (65, 130, 257),
+    (300, 33, 513),
+    (1030, 100, 96),
+    (97, 600, 1040),
+    (256, 64, 31),
+    (250, 250, 250),
+]
 
 
 def matrix(rows: int, columns: int, turned: bool = False, batch: tuple[int, ...] = ()) -> torch.Tensor:
@@ -46,6 +54,9 @@ def test_products_of_a_batch(batch):
     torch.manual_seed(0)
     check(torch.bmm, matrix(70, 200, True, (batch,)), matrix(200, 130, False, (batch,)))
     check(torch.matmul, matrix(70, 200, False, (batch,)), matrix(200, 130, True))
+    # Behind the ends of a matrix lies the next, not zeros.
+    check(torch.bmm, matrix(250, 250, False, (batch,)), matrix(250, 256, False, (batch,)))
+    check(torch.bmm, matrix(256, 250, True, (batch,)), matrix(250, 250, True, (batch,)))
 
 
 @pytest.mark.parametrize(
@@ -141,7 +152,7 @@ def test_threads_change_no_bit():
 
 
 def test_products_of_one_program_that_are_alike_keep_their_own_operands():
-    """Those that differ in operands alone share a primitive; numbers, additions, layouts tell the others apart."""
+    """Those that differ in operands alone share a primitive; numbers, additions, layouts tell others apart."""
     torch.manual_seed(0)
     a, b, c = (matrix(90, 90) for _ in range(3))
     row = torch.randn(90)

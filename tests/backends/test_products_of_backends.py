@@ -152,7 +152,7 @@ def test_threads_change_no_bit():
 
 
 def test_products_of_one_program_that_are_alike_keep_their_own_operands():
-    """Those that differ in operands alone share a primitive; numbers, additions, layouts tell others apart."""
+    """Those that differ in operands alone share a primitive; numbers, additions, layouts set them apart."""
     torch.manual_seed(0)
     a, b, c = (matrix(90, 90) for _ in range(3))
     row = torch.randn(90)

@@ -146,7 +146,7 @@ void emit_dnnl(Builder& b, Product p) {
   if (p.c.dtype == LAZYT_DTYPE_BFLOAT16 && (is_scaled(p) || (p.addend && !is_bias(p)))) {  // rounded once, behind the sum
     Product wide = p;
     wide.c = b.scratch(LAZYT_DTYPE_FLOAT32, p.c.dims());
-    if (p.addend) wide.addend = dense_copy(b, *p.addend, LAZYT_DTYPE_FLOAT32);
+    if (p.addend && is_scaled(p)) wide.addend = dense_copy(b, *p.addend, LAZYT_DTYPE_FLOAT32);
     emit_dnnl(b, wide);
     return b.copy(wide.c, p.c);
   }

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
-#include <type_traits>
-#include <utility>
 
 #include "amx.h"
 #include "rows.h"
@@ -18,7 +16,7 @@
 #include <immintrin.h>
 #pragma GCC diagnostic pop
 
-#define AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")))
+#define AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq")))
 
 namespace lazyt::onednn {
 namespace {
@@ -40,34 +38,6 @@ AVX512 void copy_block(const float* from, int64_t stride, int64_t rows, int64_t 
     const float* row = from + (i < rows ? i * stride : 0);
     _mm512_store_ps(to + i * kSide, _mm512_maskz_loadu_ps(i < rows ? first(columns) : 0, row));
     _mm512_store_ps(to + i * kSide + 16, _mm512_maskz_loadu_ps(i < rows ? first(columns - 16) : 0, row + (columns > 16 ? 16 : 0)));
-  }
-}
-
-// to[j][i] = from[i][j] of 16 x 16, of which there are so many rows and columns; zeros else.
-AVX512 void turn(const float* from, int64_t stride, int64_t rows, int64_t columns, float* to) {
-  __m512 a[16], b[16];
-  const __mmask16 some = first(columns);
-  for (int i = 0; i < 16; ++i) a[i] = i < rows ? _mm512_maskz_loadu_ps(some, from + i * stride) : _mm512_setzero_ps();
-  for (int i = 0; i < 16; i += 2) {  // pairs of rows
-    b[i] = _mm512_unpacklo_ps(a[i], a[i + 1]);
-    b[i + 1] = _mm512_unpackhi_ps(a[i], a[i + 1]);
-  }
-  for (int i = 0; i < 16; i += 4) {  // fours: a[i + j] holds columns j, j + 4, j + 8, j + 12
-    for (int j = 0; j < 2; ++j) {
-      const __m512d x = _mm512_castps_pd(b[i + j]), y = _mm512_castps_pd(b[i + j + 2]);
-      a[i + 2 * j] = _mm512_castpd_ps(_mm512_unpacklo_pd(x, y));
-      a[i + 2 * j + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(x, y));
-    }
-  }
-  for (int j = 0; j < 4; ++j) {
-    b[j] = _mm512_shuffle_f32x4(a[j], a[j + 4], 0x88);       // rows 0 to 7 of columns j, j + 8
-    b[j + 4] = _mm512_shuffle_f32x4(a[j], a[j + 4], 0xdd);   // of columns j + 4, j + 12
-    b[j + 8] = _mm512_shuffle_f32x4(a[j + 8], a[j + 12], 0x88);
-    b[j + 12] = _mm512_shuffle_f32x4(a[j + 8], a[j + 12], 0xdd);
-  }
-  for (int j = 0; j < 8; ++j) {
-    _mm512_store_ps(to + j * kSide, _mm512_shuffle_f32x4(b[j], b[j + 8], 0x88));
-    _mm512_store_ps(to + (j + 8) * kSide, _mm512_shuffle_f32x4(b[j], b[j + 8], 0xdd));
   }
 }
 
@@ -120,9 +90,8 @@ AVX512 Source rows_of(const Lines& from, int64_t line, int64_t d, float* copy) {
   const int64_t row_stride = is_right ? from.depth_stride : from.line_stride;
   const int64_t column_stride = is_right ? from.line_stride : from.depth_stride;
   if (column_stride != 1) {
-    for (int64_t i = 0; i < kSide; i += 16)    // columns
-      for (int64_t j = 0; j < kSide; j += 16)  // rows
-        turn(data + (i < columns ? i * column_stride : 0) + (j < rows ? j : 0), column_stride, columns - i, rows - j, copy + j * kSide + i);
+    if (rows < kSide || columns < kSide) std::fill_n(copy, kSide * kSide, 0.0f);
+    transpose(copy, kSide, data, column_stride, columns, rows);
   } else if (rows < kSide || columns < kSide) {
     copy_block(data, row_stride, rows, columns, copy);
   } else {

@@ -18,8 +18,9 @@ struct Counting {
 struct Sparing : Counting {
   static constexpr uint64_t kSpare = 4096;
 };
-struct SparingCheap : Counting {
-  static constexpr uint64_t kSpare = 64 << 10, kCheap = 8 << 10;
+struct KeepingSome : Counting {
+  static constexpr uint64_t kSpare = 64 << 10;
+  static constexpr bool keeps(uint64_t n) { return n >= 4096 && n < 8 << 10; }
 };
 
 TEST(BlockCache, AFreedBlockIsHandedOutAgain) {
@@ -57,23 +58,25 @@ TEST(BlockCache, OfASourceThatSparesNoMoreLiesUnusedThanThat) {
   EXPECT_EQ(bytes, 0u);
 }
 
-TEST(BlockCache, OfCheapBlocksAQuarterOfThatLiesUnusedAndOthersStay) {
+TEST(BlockCache, WhatTheSourceKeepsGoesBackAtOnceAndOthersStay) {
   uint64_t bytes = 0;
   {
-    BlockCache<SparingCheap> cache(SparingCheap{{&bytes}});
-    auto use = [&](uint64_t size, int count) {
-      std::vector<void*> blocks;
-      uint64_t taken = size;
-      for (int i = 0; i < count; ++i) blocks.push_back(cache.take(taken));
-      for (void* block : blocks) cache.give(block, taken);
+    BlockCache<KeepingSome> cache(KeepingSome{{&bytes}});
+    auto use = [&](uint64_t size) {
+      void* block = cache.take(size);
+      EXPECT_EQ(cache.in_use(), size);
+      cache.give(block, size);
+      EXPECT_EQ(cache.in_use(), 0u);
     };
-    use(32 << 10, 1);
-    use(1 << 10, 16);
-    EXPECT_EQ(cache.cached(), 48u << 10);  // at both limits
-    use(2 << 10, 1);
-    EXPECT_EQ(cache.cached(), 50u << 10);
-    use(4 << 10, 1);
-    EXPECT_EQ(cache.cached(), 36u << 10);
+    use(32 << 10);
+    EXPECT_EQ(cache.cached(), 32u << 10);
+    for (int i = 0; i < 16; ++i) use(6 << 10);
+    EXPECT_EQ(cache.cached(), 32u << 10);
+    use(1 << 10);
+    EXPECT_EQ(cache.cached(), 33u << 10);
+    use(48 << 10);
+    use(6 << 10);  // more than kSpare lies unused, but nothing new is taken for the cache
+    EXPECT_EQ(cache.cached(), 81u << 10);
     EXPECT_EQ(bytes, cache.cached());
   }
   EXPECT_EQ(bytes, 0u);

@@ -23,8 +23,8 @@ namespace toolkit __attribute__((visibility("hidden"))) {
 // Source has `Address take(uint64_t bytes)`, which answers Address{} when there is no more, and `void give(Address,
 // uint64_t bytes)`, which does not throw. With `static constexpr uint64_t kSpare` in it, no more lies unused, when a new block
 // is taken, than that or half of what is in use: a cache that grows with each step (keys and values of a text) would else
-// keep blocks of every size it ever had. With a kCheap besides, a quarter of that is the limit of blocks of fewer bytes, which
-// cost little to take anew. Thread-safe where Source is.
+// keep blocks of every size it ever had. With `static constexpr bool keeps(uint64_t bytes)` in it, blocks of sizes for which it
+// holds go back at once: the source has a cache of its own, which joins neighbours. Thread-safe where Source is.
 template <class Source>
 class BlockCache {
  public:
@@ -42,17 +42,17 @@ class BlockCache {
     const SizeClass size = class_of(bytes);
     bytes = size.bytes;
     Address block{};
-    {
+    const bool kept_there = source_keeps(bytes);
+    if (!kept_there) {
       std::lock_guard lock(mutex_);
       auto& list = free_[size.index];
       if (!list.empty()) {
         block = list.back();
         list.pop_back();
         cached_.fetch_sub(bytes, std::memory_order_relaxed);
-        if (is_cheap(bytes)) cheap_ -= bytes;
       }
     }
-    if (block == Address{}) give_back_some();
+    if (block == Address{} && !kept_there) give_back_some();
     if (block == Address{}) block = source_.take(bytes);
     if (block == Address{}) {
       trim();
@@ -69,11 +69,11 @@ class BlockCache {
   // bytes: as take left them.
   void give(Address block, uint64_t bytes) noexcept {
     in_use_.fetch_sub(bytes, std::memory_order_relaxed);
+    if (source_keeps(bytes)) return source_.give(block, bytes);
     std::lock_guard lock(mutex_);
     try {
       free_[class_of(bytes).index].push_back(block);
       cached_.fetch_add(bytes, std::memory_order_relaxed);
-      if (is_cheap(bytes)) cheap_ += bytes;
     } catch (...) {
       source_.give(block, bytes);
     }
@@ -82,7 +82,7 @@ class BlockCache {
   // What lies unused goes back to the source.
   void trim() noexcept {
     std::lock_guard lock(mutex_);
-    give_back(UINT64_MAX);
+    give_back();
   }
 
   uint64_t in_use() const { return in_use_.load(std::memory_order_relaxed); }
@@ -104,36 +104,32 @@ class BlockCache {
     const int e = 63 - std::countl_zero(rounded);
     return {static_cast<uint32_t>(e - kLeast) * 8 + static_cast<uint32_t>((rounded >> (e - 3)) & 7), rounded};
   }
-  static constexpr bool is_cheap(uint64_t bytes) {
-    if constexpr (requires { Source::kCheap; }) return bytes < Source::kCheap;
+  static constexpr bool source_keeps(uint64_t bytes) {
+    if constexpr (requires { Source::keeps(bytes); }) return Source::keeps(bytes);
     return false;
   }
   void give_back_some() noexcept {
     if constexpr (requires { Source::kSpare; }) {
       const uint64_t spare = std::max(Source::kSpare, in_use() / 2);
       std::lock_guard lock(mutex_);
-      if (cached() > spare) return give_back(UINT64_MAX);
-      if constexpr (requires { Source::kCheap; })
-        if (cheap_ > spare / 4) give_back(Source::kCheap);
+      if (cached() > spare) give_back();
     }
   }
-  // Of fewer bytes. REQUIRES: mutex_ held.
-  void give_back(uint64_t below) noexcept {
+  // REQUIRES: mutex_ held.
+  void give_back() noexcept {
     uint64_t given = 0;
-    for (uint32_t i = 0; i < free_.size() && bytes_of(i) < below; ++i) {
+    for (uint32_t i = 0; i < free_.size(); ++i) {
       for (Address block : free_[i]) source_.give(block, bytes_of(i));
       given += free_[i].size() * bytes_of(i);
       free_[i].clear();
     }
     cached_.fetch_sub(given, std::memory_order_relaxed);
-    cheap_ = 0;
   }
   static uint64_t bytes_of(uint32_t index) { return uint64_t{8 + index % 8} << (index / 8 + kLeast - 3); }
 
   Source source_;
   std::mutex mutex_;
   std::array<std::vector<Address>, 8 * (64 - kLeast)> free_;  // by size class
-  uint64_t cheap_ = 0;                                        // bytes of the cheap ones in it
   std::atomic<uint64_t> in_use_{0}, peak_{0}, cached_{0};
 };
 

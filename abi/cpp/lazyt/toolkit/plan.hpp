@@ -17,6 +17,8 @@
 #include <bit>
 #include <cstddef>
 #include <cstring>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -59,23 +61,37 @@ struct Number {
 // Many short texts, end to end: for messages, which are seldom.
 class Texts {
  public:
+  // REQUIRES: not finished.
   void push_back(std::string_view text) {
-    all_ += text;
-    ends_.push_back(static_cast<uint32_t>(all_.size()));
+    lines_->all += text;
+    lines_->ends.push_back(static_cast<uint32_t>(lines_->all.size()));
   }
-  size_t size() const { return ends_.size(); }
+  size_t size() const { return lines_->ends.size(); }
   std::string operator[](size_t i) const {
-    const uint32_t begin = i ? ends_[i - 1] : 0;
-    return all_.substr(begin, ends_[i] - begin);
+    const uint32_t begin = i ? lines_->ends[i - 1] : 0;
+    return lines_->all.substr(begin, lines_->ends[i] - begin);
   }
-  void shrink_to_fit() {
-    all_.shrink_to_fit();
-    ends_.shrink_to_fit();
+  // From now on in little memory: in that of those finished last, if they say the same. Programs that differ in shapes alone
+  // are compiled one after the other, and kept together.
+  void finish() {
+    static std::mutex mutex;
+    static auto& finished_last = *new std::weak_ptr<Lines>;
+    const std::lock_guard lock(mutex);
+    if (auto last = finished_last.lock(); last && last->all == lines_->all && last->ends == lines_->ends) {
+      lines_ = std::move(last);
+      return;
+    }
+    lines_->all.shrink_to_fit();
+    lines_->ends.shrink_to_fit();
+    finished_last = lines_;
   }
 
  private:
-  std::string all_;
-  std::vector<uint32_t> ends_;
+  struct Lines {
+    std::string all;
+    std::vector<uint32_t> ends;
+  };
+  std::shared_ptr<Lines> lines_ = std::make_shared<Lines>();
 };
 
 // Immutable once built.
@@ -410,7 +426,7 @@ class Builder {
       plan_.nodes.push_back(program.describe(i));
       detail::for_each_operand(program, program.nodes()[i], [&](uint32_t v) { uses_[v]++; });
     }
-    plan_.nodes.shrink_to_fit();
+    plan_.nodes.finish();
     for (uint32_t i = static_cast<uint32_t>(program.nodes().size()); i-- > 0;) find_home(program.nodes()[i]);
   }
 

@@ -22,6 +22,16 @@ using toolkit::Number;
 using toolkit::StorageId;
 using toolkit::Tensor;
 
+// The first element of a tensor: what a step needs of one whose layout is in its code already.
+struct Place {
+  StorageId storage = 0;
+  int64_t offset = 0;  // bytes
+
+  Place() = default;
+  explicit Place(const Tensor& t)
+      : storage(t.storage), offset(t.layout.offset * static_cast<int64_t>(t.element())) {}
+};
+
 // What a step sees when the program runs.
 struct Frame {
   std::byte* const* storages;
@@ -33,22 +43,15 @@ struct Frame {
   T* at(const Tensor& t) const {
     return reinterpret_cast<T*>(storages[t.storage]) + t.layout.offset;
   }
+  template <class T>
+  T* at(const Place& p) const {
+    return reinterpret_cast<T*>(storages[p.storage] + p.offset);
+  }
   const lazyt_execute_input_t& input(uint32_t i) const {
     return *reinterpret_cast<const lazyt_execute_input_t*>(reinterpret_cast<const char*>(inputs) + i * input_stride);
   }
   double as_double(const Number& n) const { return toolkit::number_in<double>(n, inputs, input_stride); }
   int64_t as_int(const Number& n) const { return toolkit::number_in<int64_t>(n, inputs, input_stride); }
-};
-
-// The first element of a tensor: what a step needs of one whose layout is in its code already.
-struct Place {
-  StorageId storage = 0;
-  int64_t offset = 0;  // bytes
-
-  Place() = default;
-  explicit Place(const Tensor& t)
-      : storage(t.storage), offset(t.layout.offset * static_cast<int64_t>(t.element())) {}
-  std::byte* in(const Frame& frame) const { return frame.storages[storage] + offset; }
 };
 
 // One kernel with its operands. Immutable while it runs; keeps the Tensors it reads and writes, or their Places.
@@ -79,16 +82,16 @@ class Kept {
   virtual uint64_t bytes() const = 0;
 };
 
-// Shorthand for steps that are one function.
-template <class F>
+// Shorthand for steps that are one function. Name: const char* of static storage, or std::string.
+template <class Name, class F>
 class FunctionStep final : public Step {
  public:
-  FunctionStep(std::string name, F f) : name_(std::move(name)), f_(std::move(f)) {}
+  FunctionStep(Name name, F f) : name_(std::move(name)), f_(std::move(f)) {}
   void run(const Frame& frame) const override { f_(frame); }
   std::string describe() const override { return name_; }
 
  private:
-  std::string name_;
+  Name name_;
   F f_;
 };
 
@@ -140,19 +143,24 @@ class Builder final : public toolkit::Builder {
     exe_.kept.push_back({std::move(what), input, t.storage});
     return t;
   }
+  // name, here and below: stays where it is. Plans are kept by the dozen: what f keeps of a tensor is its Place, if that will do.
+  template <class F>
+  void add(const char* name, const std::vector<StorageId>& reads, const std::vector<StorageId>& writes, F f) {
+    add(std::make_unique<FunctionStep<const char*, F>>(name, std::move(f)), reads, writes);
+  }
   template <class F>
   void add(std::string name, const std::vector<StorageId>& reads, const std::vector<StorageId>& writes, F f) {
-    add(std::make_unique<FunctionStep<F>>(std::move(name), std::move(f)), reads, writes);
+    add(std::make_unique<FunctionStep<std::string, F>>(std::move(name), std::move(f)), reads, writes);
   }
   // For a kernel that is done with an element, and with all elements of its row or channel, before it writes the same
   // element: `like` lists operands whose bytes `out` may take, if they lie as it does.
   template <class F>
-  void add(std::string name, const std::vector<StorageId>& reads, const Tensor& out, const std::vector<Tensor>& like,
+  void add(const char* name, const std::vector<StorageId>& reads, const Tensor& out, const std::vector<Tensor>& like,
            std::vector<StorageId> writes, F f) {
     std::vector<StorageId> beside = reads, in_place;
     for (const Tensor& t : like) (may_lie_on(t, out, writes) ? in_place : beside).push_back(t.storage);
     writes.push_back(out.storage);
-    add(std::make_unique<FunctionStep<F>>(std::move(name), std::move(f)), beside, writes, in_place);
+    add(std::make_unique<FunctionStep<const char*, F>>(name, std::move(f)), beside, writes, in_place);
   }
 
  private:

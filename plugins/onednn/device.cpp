@@ -85,7 +85,7 @@ lazyt_status_t* trim(lazyt_device_t* device) {
 
 }  // namespace
 
-constexpr uint64_t kMapped = SystemMemory::kCheap, kHugePage = uint64_t{2} << 20;
+constexpr uint64_t kHugePage = uint64_t{2} << 20;
 
 // Blocks are mapped, so that they go back to the system when they are given back, and that weights leave no holes among what
 // programs are made of; free() may keep them. Large ones lie on huge pages where the system lends them: a kernel of many

@@ -107,6 +107,42 @@ def test_products(dtype, n):
     same(torch.prod, x, rtol=3e-5, atol=0.0)
 
 
+@pytest.mark.parametrize("dtype", (*FLOATS, torch.int32))
+@pytest.mark.parametrize("n", (1, 2, 3, 31, 170, 171, 257, 511, 513, 1025, 4097, 8200))
+def test_columns(dtype, n):
+    """Of widths around those of blocks and strips, by numbers whose sums are exact in any order."""
+    for rows in (1, 33, 450 if n > 4096 else 1500):
+        x = line(n, dtype, rows)
+        exact = x.to(torch.int64 if dtype == torch.int32 else torch.float64)
+        mine = x.to(DEVICE)
+        for of in (
+            lambda a: a.sum(0),
+            lambda a: (a + 1).abs().sum(0),
+            lambda a: (a.sum(0), (a * 2).sum(0), (a - 1).sum(0)),
+            lambda a: a.expand(2, *a.shape).contiguous().sum(1),
+            lambda a: (a.amax(0), a.sum(0)),
+            lambda a: (a > 0).all(0),
+        ):
+            want, got = of(exact), of(mine)
+            want, got = (w if isinstance(w, tuple) else (w,) for w in (want, got))
+            for w, g in zip(want, got, strict=True):
+                torch.testing.assert_close(g.cpu(), w.to(g.dtype), rtol=0, atol=0)
+
+
+def test_columns_are_added_in_the_same_order_by_any_threads():
+    threads = torch.get_num_threads()
+    try:
+        for shape in ((5000, 7), (3000, 300), (700, 5000)):
+            x = torch.randn(shape).to(DEVICE)
+            sums = []
+            for count in (1, 2, 3):
+                torch.set_num_threads(count)
+                sums.append(torch.stack([x.sum(0), (x * 3).sum(0)]).cpu())
+            assert sums[0].equal(sums[1]) and sums[0].equal(sums[2])
+    finally:
+        torch.set_num_threads(threads)
+
+
 @pytest.mark.parametrize("dtype", (*REAL, torch.bool))
 def test_copies_between_layouts(dtype):
     x = torch.randint(0, 2, (5, 67, 130)).to(dtype)

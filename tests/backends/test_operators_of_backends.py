@@ -360,6 +360,10 @@ def test_elementary_functions_err_by_few_ulps(name):
     want = exact.float()
     assert torch.equal(got.isnan(), want.isnan())
     assert torch.equal(got.isinf() & (want.abs() < 3e38), torch.zeros_like(got, dtype=torch.bool))
+    zero = (want == 0) & (got == 0)
+    assert torch.equal(got[zero].signbit(), want[zero].signbit())
+    if name in ("tanh", "erf"):
+        assert torch.equal(got[want.abs() == 1], want[want.abs() == 1])
     finite = want.isfinite() & got.isfinite() & (want.abs() >= torch.finfo(torch.float32).tiny)
     size = want[finite].abs()
     ulp = (size - torch.nextafter(size, torch.zeros_like(size))).double()

@@ -37,6 +37,7 @@ from conformance_corpus import (
     reductions,
     resampling,
     views,
+    windows,
 )
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -70,6 +71,7 @@ def main():
         losses,
         integers,
         chains,
+        windows,
     )
     for area in areas:
         area.make(folder)

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <memory>
 
 #include "amx.h"
 #include "elements.h"
@@ -58,8 +59,9 @@ Tensor as_operand(Builder& b, const lazyt_arg_t& arg, lazyt_dtype_t dtype) {
 
 // What forward and backward share.
 struct Problem {
-  Tensor q, k, v, mask;
-  bool masked = false, causal = false, default_scale = true;
+  Tensor q, k, v;
+  std::shared_ptr<const Tensor> mask;  // null: none
+  bool causal = false, default_scale = true;
   Number scale;
   Dims heads;           // the batch dims of the query
   int64_t ratio = 1;    // query heads for each key head (the last of `heads`)
@@ -78,17 +80,23 @@ struct Problem {
     causal = b.bool_of(args[at.causal]);
     default_scale = b.is_none(args[at.scale]);
     if (!default_scale) scale = b.number_of(args[at.scale]);
-    masked = !b.is_none(args[at.mask]);
-    mask = q;
-    if (!masked) return;
-    mask = tensor_at(b, args[at.mask]);
-    if (const lazyt_dtype_t compute = compute_dtype(dtype); mask.dtype != LAZYT_DTYPE_BOOL && mask.dtype != compute) mask = dense_as(b, mask, compute);
-    Layout layout{mask.layout.offset, heads, Dims(rank, 0)};
+    if (b.is_none(args[at.mask])) return;
+    Tensor given = tensor_at(b, args[at.mask]);
+    if (const lazyt_dtype_t compute = compute_dtype(dtype); given.dtype != LAZYT_DTYPE_BOOL && given.dtype != compute) given = dense_as(b, given, compute);
+    Layout layout{given.layout.offset, heads, Dims(rank, 0)};
     layout.dims.push_back(l), layout.dims.push_back(s);
-    const size_t added = rank - mask.dims().size();
-    for (size_t d = 0; d < mask.dims().size(); ++d)
-      if (mask.dims()[d] != 1) layout.strides[added + d] = mask.strides()[d];
-    mask.layout = layout;
+    const size_t added = rank - given.dims().size();
+    for (size_t d = 0; d < given.dims().size(); ++d)
+      if (given.dims()[d] != 1) layout.strides[added + d] = given.strides()[d];
+    given.layout = layout;
+    mask = std::make_shared<const Tensor>(given);
+  }
+
+  // That it reads, and what comes besides.
+  std::vector<StorageId> reads(std::vector<StorageId> more = {}) const {
+    for (const Tensor* t : {&q, &k, &v, mask.get()})
+      if (t) more.push_back(t->storage);
+    return more;
   }
 
   int64_t head_count() const { return toolkit::count_of(heads); }
@@ -112,17 +120,17 @@ struct Problem {
   template <class C>
   void put_mask(const Frame& frame, C* out, int64_t out_row, int64_t head, int64_t i0, int64_t rows, int64_t j0, int64_t n) const {
     constexpr C kOut = -std::numeric_limits<C>::infinity();
-    if (masked) {
-      const size_t rank = mask.dims().size();
-      const int64_t sl = mask.strides()[rank - 2], ss = mask.strides()[rank - 1];
-      const int64_t base = offset(mask, head, false) + i0 * sl + j0 * ss;
+    if (mask) {
+      const size_t rank = mask->dims().size();
+      const int64_t sl = mask->strides()[rank - 2], ss = mask->strides()[rank - 1];
+      const int64_t base = offset(*mask, head, false) + i0 * sl + j0 * ss;
       for (int64_t i = 0; i < rows; ++i)
         for (int64_t j = 0; j < n; ++j) {
           C& x = out[i * out_row + j];
-          if (mask.dtype == LAZYT_DTYPE_BOOL)
-            x = frame.at<bool>(mask)[base + i * sl + j * ss] ? x : kOut;
+          if (mask->dtype == LAZYT_DTYPE_BOOL)
+            x = frame.at<bool>(*mask)[base + i * sl + j * ss] ? x : kOut;
           else
-            x += frame.at<C>(mask)[base + i * sl + j * ss];
+            x += frame.at<C>(*mask)[base + i * sl + j * ss];
         }
     }
     if (causal)
@@ -181,11 +189,11 @@ void add_outer(int64_t m, int64_t n, int64_t k, const C* a, int64_t lda, const C
 // by weights (s x ev), and for the gradients values to multiply theirs with (ev x s) and keys multiplied by theirs (s x e).
 template <class C>
 struct Packed {
-  Tensor all;  // [key head][elements of a matrix]
+  Place all;  // [key head][elements of a matrix]
   int64_t stride, elements;
 
   Packed(Builder& b, const Problem& p, int64_t rows, int64_t columns)
-      : all(b.scratch(p.q.dtype, {p.head_count() / p.ratio, panel_elements<C>(rows, columns)})), stride(rows * kPanel<C>), elements(panel_elements<C>(rows, columns)) {}
+      : all(Place(b.scratch(p.q.dtype, {p.head_count() / p.ratio, panel_elements<C>(rows, columns)}))), stride(rows * kPanel<C>), elements(panel_elements<C>(rows, columns)) {}
 
   C* begin(const Frame& frame, int64_t key_head) const { return frame.at<C>(all) + key_head * elements; }
   // From a row on, or from a column that begins a panel.
@@ -253,7 +261,7 @@ void add_forward_by_tiles(Builder& b, const lazyt_node_t& node, const Signature&
   const int64_t heads = p.head_count(), key_heads = heads / p.ratio;
   const int64_t s = padded(p.s, Tiles::kDepth), e = padded(p.e, Tiles::kDepth), ev = padded(p.ev, Tiles::kColumns);
   const Tensor k_pairs = b.scratch(LAZYT_DTYPE_INT32, {key_heads, e / 2, s}), v_pairs = b.scratch(LAZYT_DTYPE_INT32, {key_heads, s / 2, ev});
-  b.add("attention", {p.q.storage, p.k.storage, p.v.storage, p.mask.storage}, {out.storage, sums.storage, k_pairs.storage, v_pairs.storage},
+  b.add("attention", p.reads(), {out.storage, sums.storage, k_pairs.storage, v_pairs.storage},
         [=](const Frame& frame) {
           const TileKernels<float>& tile = rows().tile<float>();
           uint32_t *ks = frame.at<uint32_t>(k_pairs), *vs = frame.at<uint32_t>(v_pairs);
@@ -319,8 +327,8 @@ void add_forward(Builder& b, const lazyt_node_t& node, const Signature& at, bool
     using C = typename decltype(tag)::type;
     const bool few = p.l < kFewQueries;
     const Packed<C> keys(b, p, few ? 0 : p.e, p.s), values(b, p, few ? 0 : p.s, p.ev);
-    b.add("attention", {p.q.storage, p.k.storage, p.v.storage, p.mask.storage}, {out.storage, sums.storage, keys.all.storage, values.all.storage},
-          [=](const Frame& frame) {
+    b.add("attention", p.reads(), {out.storage, sums.storage, keys.all.storage, values.all.storage},
+          [=, sums = Place(sums)](const Frame& frame) {
             const TileKernels<C>& tile = rows().tile<C>();
             C *y = frame.at<C>(out), *lse = frame.at<C>(sums);
             const C alpha = static_cast<C>(p.factor(frame));
@@ -395,7 +403,7 @@ void lower_backward_by_tiles(Builder& b, const lazyt_node_t& node) {
   const Tensor k_pairs = b.scratch(LAZYT_DTYPE_INT32, {key_heads, e / 2, s}), v_pairs = b.scratch(LAZYT_DTYPE_INT32, {key_heads, ev / 2, s});
   const Tensor k_rows = b.scratch(LAZYT_DTYPE_INT32, {key_heads, s / 2, e});
   const Tensor dks = b.scratch(LAZYT_DTYPE_FLOAT32, {key_heads, s, e}), dvs = b.scratch(LAZYT_DTYPE_FLOAT32, {key_heads, s, ev});
-  b.add("attention_backward", {p.q.storage, p.k.storage, p.v.storage, p.mask.storage, grad.storage, out.storage, sums.storage},
+  b.add("attention_backward", p.reads({grad.storage, out.storage, sums.storage}),
         {gq.storage, gk.storage, gv.storage, k_pairs.storage, v_pairs.storage, k_rows.storage, dks.storage, dvs.storage}, [=](const Frame& frame) {
           const TileKernels<float>& tile = rows().tile<float>();
           const RowKernels<BFloat16>& halves = rows().bf16;
@@ -492,7 +500,7 @@ void lower_flash_backward(Builder& b, const lazyt_node_t& node) {
     using C = typename decltype(tag)::type;
     const Packed<C> keys(b, p, p.e, p.s), values(b, p, p.ev, p.s), key_rows(b, p, p.s, p.e);
     b.add("attention_backward",
-          {p.q.storage, p.k.storage, p.v.storage, p.mask.storage, grad.storage, out.storage, sums.storage},
+          p.reads({grad.storage, out.storage, sums.storage}),
           {gq.storage, gk.storage, gv.storage, keys.all.storage, values.all.storage, key_rows.all.storage}, [=](const Frame& frame) {
             const TileKernels<C>& tile = rows().tile<C>();
             const C alpha = static_cast<C>(p.factor(frame));

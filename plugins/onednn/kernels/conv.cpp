@@ -80,13 +80,15 @@ dnnl::convolution_backward_weights::primitive_desc weights_desc(const Window& g,
   return {cpu_engine(), algorithm::convolution_direct, src, weights, bias_desc, dst, g.stride, g.dilation, g.pad_begin, g.pad_end, hint, attr};
 }
 
+const Number kZero{true, true, 0, 0, 0, LAZYT_DTYPE_INT64};
+
 // One convolution being lowered.
 class Lowering {
  public:
   // x and y: dims of the two sides. w: the weights.
   Lowering(Builder& b, const Tensor& x, const Tensor& y, const Tensor& w, const Dims& stride, const Dims& padding,
            const Dims& dilation, int64_t groups)
-      : b_(b), dtype_(computed(x.dtype)) {
+      : b_(b), dtype_(safe_dtype(x, w, stride)) {
     const size_t axes = x.dims().size() - 2;
     auto axis = [&](const Dims& d, size_t i) { return d[d.size() == 1 ? 0 : i]; };
     Dims s, p, d;
@@ -102,12 +104,27 @@ class Lowering {
     work_ = static_cast<double>(toolkit::count_of(g_.y)) * static_cast<double>(volume(g_.w, groups > 1 ? 2 : 1));
   }
 
+  // Whether any tap meets any element of x, and not padding alone: with bf16 oneDNN 3.2 dies of a convolution where none does.
+  bool meets() const {
+    for (size_t i = 0; i < g_.stride.size(); ++i) {
+      bool met = false;
+      for (int64_t o = 0; o < g_.y[2 + i] && !met; ++o) {
+        for (int64_t t = 0; t < g_.w[g_.w.size() - g_.stride.size() + i] && !met; ++t) {
+          const int64_t at = o * g_.stride[i] - g_.pad_begin[i] + t * (g_.dilation[i] + 1);
+          met = at >= 0 && at < g_.x[2 + i];
+        }
+      }
+      if (!met) return false;
+    }
+    return true;
+  }
+
   // y = x * w + bias
   void forward(const Tensor& x, const Tensor& w, const Tensor* bias, const Tensor& y) {
     if (is_product()) {
       const Tensor result = result_for(y);
       const ColumnGeometry g = columns();
-      add_product(b_, add_columns(b_, g, activation(x)), turned(matrix(b_.dense(w))), rows(result));
+      add_product(b_, add_columns(b_, g, activation(x)), turned(matrix(dense(w))), rows(result));
       if (bias) add_to_channels(b_, vector(*bias, dtype_), result);
       return finish(result, y);
     }
@@ -135,7 +152,7 @@ class Lowering {
       const Tensor result = result_for(x);
       const ColumnGeometry g = columns();
       const Tensor product = b_.scratch(dtype_, {g.rows(), g.width()});
-      add_product(b_, rows(activation(y)), matrix(b_.dense(w)), product);
+      add_product(b_, rows(activation(y)), matrix(dense(w)), product);
       add_columns_back(b_, g, product, with_height(result));
       if (bias) add_to_channels(b_, vector(*bias, dtype_), result);
       return finish(result, x);
@@ -159,8 +176,11 @@ class Lowering {
   }
 
   void backward_weights(const Tensor& x, const Tensor& y, const Tensor& w, const Tensor* bias) {
+    if (writes_past_weights()) return padded().backward_weights(with_depth_padded(x), y, w, bias);
     if (is_product()) {
-      add_product(b_, turned(rows(activation(y))), add_columns(b_, columns(), activation(x)), matrix(w));
+      const Tensor result = w.dtype == dtype_ ? w : b_.scratch(dtype_, w.dims());
+      add_product(b_, turned(rows(activation(y))), add_columns(b_, columns(), activation(x)), matrix(result));
+      finish(result, w);
       if (bias) sum_channels(b_, y, *bias);
       return;
     }
@@ -191,6 +211,35 @@ class Lowering {
   }
 
  private:
+  // What oneDNN 3.2 computes wrongly in bf16 is computed as f32 (all found by fuzzing, with scratch filled up): the gradient of
+  // weights reads scratch memory that nobody wrote where a line of x is shorter than the stride; a 3-d convolution whose
+  // kernel is less deep than its stride takes wrong planes; and so does the gradient of weights of a 3-d depthwise one.
+  static lazyt_dtype_t safe_dtype(const Tensor& x, const Tensor& w, const Dims& stride) {
+    if (x.dtype != LAZYT_DTYPE_BFLOAT16) return computed(x.dtype);
+    const bool unwritten = x.dims().back() < stride.back();
+    const bool misplaced = x.dims().size() == 5 && (w.dims()[2] < stride.front() || w.dims()[1] == 1);
+    return unwritten || misplaced ? LAZYT_DTYPE_FLOAT32 : x.dtype;
+  }
+  // oneDNN 3.2's gradient of 3-d weights writes past them where it steps through a depth that is padded by 3 or more (a kernel of 7
+  // with stride 2, the first of many video networks); found by fuzzing between guard pages. So x is padded before it.
+  bool writes_past_weights() const { return g_.stride.size() == 3 && g_.stride[0] > 1 && g_.pad_begin[0] > 2; }
+  Lowering padded() const {
+    Lowering out = *this;
+    out.g_.x[2] += g_.pad_begin[0] + std::max<int64_t>(g_.pad_end[0], 0);
+    out.g_.pad_begin[0] = 0;
+    out.g_.pad_end[0] = std::min<int64_t>(g_.pad_end[0], 0);
+    return out;
+  }
+  Tensor with_depth_padded(const Tensor& x) {
+    const Dims dims = padded().g_.x;
+    const Tensor all = b_.scratch(dtype_, dims, channels_last(dims), static_cast<uint64_t>(toolkit::count_of(dims)) * lazyt_dtype_size(dtype_));
+    b_.fill(all, kZero);
+    Tensor inner = reshaped(all, x.dims(), all.strides());
+    inner.layout.offset += g_.pad_begin[0] * all.strides()[2];
+    b_.copy(x, inner);
+    return all;
+  }
+
   // Few pixels: the weights are what moves. Measured: from four times as many y channels as rows of columns on.
   bool is_product() const {
     return g_.groups == 1 && dtype_ == LAZYT_DTYPE_FLOAT32 && columns().rows() * 4 <= g_.y[1];
@@ -262,6 +311,15 @@ class Lowering {
   // An operand channels-last, in the dtype of the computation.
   Tensor activation(const Tensor& t) { return with_height(as_channels_last(b_, t, dtype_)); }
 
+  // Weights in the dtype of the computation.
+  Tensor converted(const Tensor& w) {
+    if (w.dtype == dtype_) return w;
+    const Tensor out = b_.scratch(dtype_, w.dims());
+    b_.copy(w, out);
+    return out;
+  }
+  Tensor dense(const Tensor& w) { return b_.dense(converted(w)); }
+
   Tensor vector(const Tensor& t, lazyt_dtype_t dtype) {
     if (t.dtype == dtype && t.layout.is_dense()) return t;
     const Tensor out = b_.scratch(dtype, t.dims());
@@ -270,11 +328,7 @@ class Lowering {
   }
 
   Tensor pack(const Tensor& w, const memory::desc& packed) {
-    Tensor plain = w;
-    if (w.dtype != dtype_) {
-      plain = b_.scratch(dtype_, w.dims());
-      b_.copy(w, plain);
-    }
+    Tensor plain = converted(w);
     const bool readable = std::all_of(plain.strides().begin(), plain.strides().end(), [](int64_t s) { return s > 0; });
     if (!readable) plain = b_.dense(plain);
     const Tensor wide = grouped(with_height(plain), g_.groups);
@@ -302,8 +356,6 @@ class Lowering {
 
 Tensor make_channels_last(Builder& b, uint32_t v) { return b.make(v, channels_last(b.dims(v))); }
 
-const Number kZero{true, true, 0, 0, 0, LAZYT_DTYPE_INT64};
-
 // input, weight, bias, stride, padding, dilation, transposed, output_padding, groups
 void lower_convolution(Builder& b, const lazyt_node_t& node) {
   const auto args = b.program.args(node);
@@ -312,14 +364,14 @@ void lower_convolution(Builder& b, const lazyt_node_t& node) {
   if (!b.is_none(args[2])) bias = b.tensor(b.value_of(args[2]));
   const Tensor result = make_channels_last(b, node.results);
   if (result.count() == 0) return;
-  if (input.count() == 0 || w.count() == 0) {
+  const bool transposed = b.bool_of(args[6]);
+  Lowering lowering(b, transposed ? result : input, transposed ? input : result, w, b.ints_of(args[3]), b.ints_of(args[4]),
+                    b.ints_of(args[5]), b.int_of(args[8]));
+  if (input.count() == 0 || w.count() == 0 || !lowering.meets()) {
     b.fill(result, kZero);
     if (bias) add_to_channels(b, *bias, result);
     return;
   }
-  const bool transposed = b.bool_of(args[6]);
-  Lowering lowering(b, transposed ? result : input, transposed ? input : result, w, b.ints_of(args[3]), b.ints_of(args[4]),
-                    b.ints_of(args[5]), b.int_of(args[8]));
   const Tensor* added = bias ? &*bias : nullptr;
   if (transposed) {
     lowering.backward_data(input, w, added, result);
@@ -338,16 +390,16 @@ void lower_backward(Builder& b, const lazyt_node_t& node) {
   if (wanted(0)) grad_input = make_channels_last(b, node.results);
   if (wanted(1)) grad_weight = b.make_dense(node.results + 1);
   if (wanted(2)) grad_bias = b.make_dense(node.results + 2);
-  if (grad.count() == 0 || input.count() == 0 || w.count() == 0) {
+  const bool transposed = b.bool_of(args[7]);
+  Lowering lowering(b, transposed ? grad : input, transposed ? input : grad, w, b.ints_of(args[4]), b.ints_of(args[5]),
+                    b.ints_of(args[6]), b.int_of(args[9]));
+  if (grad.count() == 0 || input.count() == 0 || w.count() == 0 || !lowering.meets()) {
     for (const auto& t : {grad_input, grad_weight}) {
       if (t && t->count()) b.fill(*t, kZero);
     }
     if (grad_bias) sum_channels(b, grad, *grad_bias);
     return;
   }
-  const bool transposed = b.bool_of(args[7]);
-  Lowering lowering(b, transposed ? grad : input, transposed ? input : grad, w, b.ints_of(args[4]), b.ints_of(args[5]),
-                    b.ints_of(args[6]), b.int_of(args[9]));
   if (transposed) {
     if (grad_input) lowering.forward(grad, w, nullptr, *grad_input);
     if (grad_weight) lowering.backward_weights(grad, input, *grad_weight, nullptr);

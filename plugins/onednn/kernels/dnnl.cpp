@@ -86,7 +86,7 @@ class Primitive {
     const int threads = std::min(frame.threads, max_threads_);
     if (threads != threads_) rebind(threads);
     ThreadScope scope(threads);
-    for (size_t i = 0; i < places.size(); ++i) set(i, places[i].in(frame));
+    for (size_t i = 0; i < places.size(); ++i) set(i, frame.at<std::byte>(places[i]));
     if (has_scratch_) set(places.size(), own_scratch_ ? own_scratch_.get() : frame.storages[scratch]);
     const dnnl_status_t status =
         dnnl_primitive_execute(primitive_.get(), cpu_stream().get(), static_cast<int>(args_.size()), args_.data());

@@ -28,6 +28,7 @@ using toolkit::reshaped;
 inline std::byte* address(const Frame& frame, const Tensor& t) {
   return frame.storages[t.storage] + t.layout.offset * static_cast<int64_t>(t.element());
 }
+inline std::byte* address(const Frame& frame, const Place& p) { return frame.at<std::byte>(p); }
 
 // Threads worth waking for so many multiply-adds: below 64^3 a second one costs more than it brings.
 inline int useful_threads(double multiply_adds) { return multiply_adds < 64.0 * 64 * 64 ? 1 : 1 << 20; }

@@ -471,9 +471,11 @@ void FusedKernel::build(Builder& b, const std::vector<StorageId>& may_alias_inpu
   for (size_t k = 0; k < reductions_.size(); ++k) {
     const Reduction& r = reductions_[k];
     const Type type = registers_[r.reg].type;
+    const bool is_sum = r.kind == ReduceKind::kSum && type == Type::kF32;
     step->reductions_.push_back({Place(r.tensor), loops.strides[loads_.size() + stores_.size() + k],
                                  vm::table().totals[static_cast<int>(type)][static_cast<int>(r.kind)], r.divisor, r.tensor.dtype,
-                                 static_cast<int>(vm::size_of(type)), slot[r.reg], r.root, r.kind == ReduceKind::kSum && type == Type::kF32});
+                                 static_cast<int>(vm::size_of(type)), slot[r.reg], r.root,
+                                 is_sum ? vm::table().add_columns_f32 : nullptr});
     writes.push_back(r.tensor.storage);
   }
   // A sum of halves, and nothing else: added up where they lie.
@@ -485,6 +487,20 @@ void FusedKernel::build(Builder& b, const std::vector<StorageId>& may_alias_inpu
     step->reductions_[0].element = l.size;
     l.convert = nullptr, l.direct = true;
     step->reduced_at_once_ = kPiece;
+  }
+  // The same of columns.
+  const auto kept = loops.dims.begin() + static_cast<ptrdiff_t>(step->last_);
+  const bool has_columns = std::any_of(kept, loops.dims.end(), [](int64_t d) { return d > 1; });
+  if (code_.empty() && has_columns && step->reductions_.size() == 1 && stores_.empty() &&
+      step->loads_.size() == 1 && step->loads_[0].linear && step->reductions_[0].add_columns &&
+      loads_[0].reg == reductions_[0].reg) {
+    FusedStep::Load& l = step->loads_[0];
+    const vm::Table& t = vm::table();
+    if (l.convert)
+      step->reductions_[0].add_columns =
+          loads_[0].tensor.dtype == LAZYT_DTYPE_BFLOAT16 ? t.add_columns_bf16 : t.add_columns_f16;
+    l.convert = nullptr, l.direct = true;
+    step->as_they_lie_ = true;
   }
   // Products, extremes and truths of what lies in memory, and nothing else: no part of a row is kept in fewer
   // bits than the whole.

@@ -19,6 +19,8 @@ namespace {
 // Elements that are worth a second thread.
 constexpr int64_t kGrain = 32768;
 constexpr size_t kTileBytes = tile::kMaxTileBytes;
+// Columns are added up in f32 for so many rows, then in f64; so many columns at once.
+constexpr int64_t kRowsInF32 = 32, kColumns = 4096;
 
 void set_number(const Frame& frame, const Number& n, Type type, void* out, int count) {
   auto fill = [&](auto value) { std::fill_n(static_cast<decltype(value)*>(out), count, value); };
@@ -155,7 +157,7 @@ void FusedStep::begin(const Frame& frame, Block& b, int64_t longest) const {
   for (const NumberFill& f : numbers_) set_number(frame, f.number, f.type, b.slot[f.slot], n);
   for (const Load& l : loads_) {
     if (!l.single) continue;
-    const std::byte* at = l.place.in(frame);
+    const std::byte* at = frame.at<std::byte>(l.place);
     if (l.convert) {
       l.convert(b.slot[l.slot], at, 1);
       gather(b.memory[l.slot], b.memory[l.slot], 0, n, 4);
@@ -168,7 +170,7 @@ void FusedStep::begin(const Frame& frame, Block& b, int64_t longest) const {
 void FusedStep::block(const Frame& frame, Block& b, int64_t at, int n) const {
   for (const Load& l : loads_) {
     if (l.single) continue;
-    const std::byte* from = l.place.in(frame);
+    const std::byte* from = frame.at<std::byte>(l.place);
     if (l.linear) {
       from += at * l.size;
       if (!tiled_ && n <= kBlock) {  // the next block, while this one is computed: the CPU's own prefetching ends with a page
@@ -232,7 +234,7 @@ void FusedStep::block(const Frame& frame, Block& b, int64_t at, int n) const {
     for (int i = 0; i < n; ++i) out[i] = static_cast<float>(words[i] >> 8) * 0x1p-24f;
   }
   for (const Store& s : stores_)
-    if (s.direct) b.slot[s.slot] = s.place.in(frame) + at * s.size;
+    if (s.direct) b.slot[s.slot] = frame.at<std::byte>(s.place) + at * s.size;
   if (tiled_) run_tiles(b, n);
   for (const Instruction& i : code_) {
     if (i.convert) {
@@ -243,7 +245,7 @@ void FusedStep::block(const Frame& frame, Block& b, int64_t at, int n) const {
   }
   for (const Store& s : stores_) {
     if (s.direct) continue;
-    std::byte* to = s.place.in(frame);
+    std::byte* to = frame.at<std::byte>(s.place);
     const auto* from = static_cast<const std::byte*>(b.slot[s.slot]);
     alignas(64) std::byte raw[kBlock * 2];
     if (s.convert) {
@@ -285,16 +287,21 @@ void FusedStep::run_tiles(Block& b, int n) const {
   }
   if (full) run(full);
   if (!rest) return;
-  // The last tile runs on copies: a tensor's memory ends where it ends.
+  // The last tile runs on copies: a tensor's memory ends where it ends. Behind it are zeros: what happens to lie
+  // there may be denormal, for which a Xeon takes 50 times as long.
   std::byte* pad = scratch + size_t{tile_.scratch_tiles} * kTileBytes;
   for (size_t k = 0; k < tile_.operands.size(); ++k) {
     const tile::Code::Operand& o = tile_.operands[k];
     if (!o.running) continue;
     const size_t size = size_t{tile_operands_[k].size};
-    operands[k].base = static_cast<std::byte*>(operands[k].base) + static_cast<size_t>(full) * size;
-    if (!tile_operands_[k].direct) continue;
-    if (!o.written) std::memcpy(pad + k * kTileBytes, operands[k].base, static_cast<size_t>(rest) * size);
-    operands[k].base = pad + k * kTileBytes;
+    auto* base = static_cast<std::byte*>(operands[k].base) + static_cast<size_t>(full) * size;
+    const size_t bytes = static_cast<size_t>(rest) * size;
+    if (tile_operands_[k].direct) {
+      if (!o.written) std::memcpy(pad + k * kTileBytes, base, bytes);
+      base = pad + k * kTileBytes;
+    }
+    if (!o.written) std::memset(base + bytes, 0, static_cast<size_t>(m.tile) * size - bytes);
+    operands[k].base = base;
   }
   run(m.tile);
   for (size_t k = 0; k < tile_.operands.size(); ++k) {
@@ -342,7 +349,7 @@ void FusedStep::run_fills(const Frame& frame) const {
     }
     const size_t made = std::min(sizeof pattern, bytes);
     for (size_t k = size; k < made; ++k) pattern[k] = pattern[k - size];
-    std::byte* to = s.place.in(frame);
+    std::byte* to = frame.at<std::byte>(s.place);
     const bool even = std::all_of(pattern, pattern + size, [&](std::byte x) { return x == pattern[0]; });
     auto part = [&](size_t first, size_t last) {  // in patterns
       const size_t at = first * made, end = std::min(bytes, last * made);
@@ -459,7 +466,7 @@ void FusedStep::rows(const Frame& frame, int64_t outer, int64_t length) const {
         Total total = reductions_[k].f.start;
         for (int64_t p = 0; p < pieces; ++p)
           reductions_[k].f.combine(
-              total, totals[(o * pieces + p) * static_cast<int64_t>(count) + static_cast<int64_t>(k)]);
+              &total, totals + (o * pieces + p) * static_cast<int64_t>(count) + static_cast<int64_t>(k), 1);
         put(frame, reductions_[k], place(reductions_[k], 0, first_, o), total);
       }
     }
@@ -503,73 +510,104 @@ void FusedStep::rows(const Frame& frame, int64_t outer, int64_t length) const {
 
 void FusedStep::columns(const Frame& frame, int64_t outer, int64_t length, int64_t inner) const {
   const size_t count = reductions_.size();
-  const int64_t strips = (inner + kBlock - 1) / kBlock;
+  // Where all are sums of f32, as many columns as their sums in f32 have room for; a row is walked by blocks.
+  const bool in_f32 = count <= kColumns / kBlock && std::all_of(reductions_.begin(), reductions_.end(),
+                                                                [](auto& r) { return r.add_columns; });
+  const int64_t at_once = in_f32 ? kColumns / kBlock / static_cast<int64_t>(count) * kBlock : kBlock;
+  const int64_t strips = (inner + at_once - 1) / at_once;
   // Rows of a strip are added up in fixed portions, each a piece of work.
   const int64_t portion = std::max<int64_t>(1, kPiece / std::min<int64_t>(inner, kBlock));
   const int64_t portions = std::max<int64_t>(1, (length + portion - 1) / portion);
+  // Narrow rows share a block, each of whose elements has a total of its own, to be joined at the end.
+  const int64_t together = std::clamp<int64_t>(length / 16, 1, std::max<int64_t>(1, kBlock / inner));
   const int threads = static_cast<int>(
       std::min<int64_t>(frame.threads, std::max<int64_t>(1, outer * length * inner / kGrain)));
   auto* all = reinterpret_cast<Total*>(frame.storages[partials_]);
   const int64_t per_portion = static_cast<int64_t>(count) * inner;
+  auto of = [&](int64_t o, int64_t p, size_t k) {
+    return all + (o * portions + p) * per_portion + static_cast<int64_t>(k) * inner;
+  };
 #pragma omp parallel num_threads(threads) if (threads > 1)
   {
     Block b;
-    begin(frame, b, kBlock);
+    if (!as_they_lie_) begin(frame, b, kBlock);
+    alignas(64) float sums[kColumns];
+    alignas(64) Total shared[FusedKernel::kMaxReductions * kBlock];
 #pragma omp for schedule(static)
     for (int64_t w = 0; w < outer * portions * strips; ++w) {
       const int64_t strip = w % strips, p = w / strips % portions, o = w / strips / portions;
-      const int64_t column = strip * kBlock;
-      const int n = static_cast<int>(std::min<int64_t>(kBlock, inner - column));
-      Total* totals = all + (o * portions + p) * per_portion + column;
-      for (size_t k = 0; k < count; ++k)
-        std::fill_n(totals + static_cast<int64_t>(k) * inner, n, reductions_[k].f.start);
-      const int64_t last = std::min(length, (p + 1) * portion);
-      alignas(64) float sums[kBlock];
-      // Narrow rows share a block.
-      const int64_t together = strips == 1 ? kBlock / inner : 1;
-      for (size_t k = 0; k < count; ++k)
-        if (reductions_[k].sums_f32 && count == 1) std::fill_n(sums, n, 0.0f);
-      int64_t since = 0;
-      for (int64_t r = p * portion; r < last; r += together) {
-        const int64_t rows_here = std::min(together, last - r);
-        block(frame, b, (o * length + r) * inner + column,
-              static_cast<int>(strips == 1 ? rows_here * inner : n));
-        for (size_t k = 0; k < count; ++k) {
-          const Reduction& red = reductions_[k];
-          for (int64_t i = 0; i < rows_here; ++i) {
-            const std::byte* in = static_cast<std::byte*>(b.slot[red.slot]) + i * inner * red.element;
-            if (red.sums_f32 && count == 1) {
-              vm::table().add_columns_f32(sums, reinterpret_cast<const float*>(in), n);
-              if (++since == 32) flush(totals, sums, n), since = 0;
-            } else {
-              red.f.columns(totals + static_cast<int64_t>(k) * inner, in, n);
+      const int64_t column = strip * at_once, first = p * portion;
+      const int64_t rows = std::min(length, first + portion) - first;
+      const int64_t begin = (o * length + first) * inner + column, n = std::min(at_once, inner - column);
+      const int lanes = static_cast<int>(together * n);
+      auto totals = [&](size_t k) { return together > 1 ? shared + k * kBlock : of(o, p, k) + column; };
+      auto sums_of = [&](size_t k) { return sums + static_cast<int64_t>(k) * at_once; };
+      auto flush = [&] {
+        for (size_t k = 0; k < count && in_f32; ++k) vm::table().add_sums(totals(k), sums_of(k), lanes);
+      };
+      for (size_t k = 0; k < count; ++k) {
+        std::fill_n(totals(k), lanes, reductions_[k].f.start);
+        if (in_f32) std::fill_n(sums_of(k), lanes, 0.0f);
+      }
+      if (as_they_lie_) {
+        const vm::AddColumns add = reductions_[0].add_columns;
+        const int64_t stride = together * inner, whole = rows / together, rest = rows % together * inner;
+        const Load& l = loads_[0];
+        auto from = [&](int64_t r) { return frame.at<std::byte>(l.place) + (begin + r * stride) * l.size; };
+        for (int64_t r = 0; r < whole; r += kRowsInF32) {
+          add(sums, from(r), stride, std::min(kRowsInF32, whole - r), lanes);
+          flush();
+        }
+        add(sums, from(whole), 0, rest ? 1 : 0, static_cast<int>(rest));
+      } else {
+        // By blocks along memory; rows of a strip among others have their own.
+        int64_t left = rows * n, r = 0, c = 0;
+        while (left > 0) {
+          const auto m = static_cast<int>(std::min<int64_t>(kBlock, strips == 1 ? left : n - c));
+          block(frame, b, begin + r * together * inner + c, m);
+          left -= m;
+          for (int done = 0; done < m;) {
+            const auto part = static_cast<int>(std::min<int64_t>(m - done, lanes - c));
+            for (size_t k = 0; k < count; ++k) {
+              const Reduction& red = reductions_[k];
+              const std::byte* in = static_cast<std::byte*>(b.slot[red.slot]) + int64_t{done} * red.element;
+              if (in_f32) {
+                red.add_columns(sums_of(k) + c, in, 0, 1, part);
+              } else {
+                red.f.columns(totals(k) + c, in, part);
+              }
             }
+            done += part, c += part;
+            if (c < lanes) continue;
+            c = 0;
+            if (++r % kRowsInF32 == 0) flush();
           }
         }
       }
-      if (count == 1 && reductions_[0].sums_f32) flush(totals, sums, n);
+      flush();
+      for (size_t k = 0; k < count && together > 1; ++k) {
+        std::fill_n(of(o, p, k), inner, reductions_[k].f.start);
+        for (int64_t j = 0; j < together; ++j)
+          reductions_[k].f.combine(of(o, p, k), totals(k) + j * inner, inner);
+      }
     }
   }
+  const bool one_loop = last_ + 1 == loops_.size();
   for (int64_t o = 0; o < outer; ++o) {
     for (size_t k = 0; k < count; ++k) {
       const Reduction& r = reductions_[k];
       const int64_t start = place(r, 0, first_, o);
+      for (int64_t p = 1; p < portions; ++p) r.f.combine(of(o, 0, k), of(o, p, k), inner);
       for (int64_t c = 0; c < inner; ++c) {
-        Total total = r.f.start;
-        for (int64_t p = 0; p < portions; ++p)
-          r.f.combine(total, all[(o * portions + p) * per_portion + static_cast<int64_t>(k) * inner + c]);
-        put(frame, r, start + place(r, last_, loops_.size(), c), total);
+        const int64_t offset = one_loop ? c * r.strides[last_] : place(r, last_, loops_.size(), c);
+        put(frame, r, start + offset, of(o, 0, k)[c]);
       }
     }
   }
 }
 
-void FusedStep::flush(Total* totals, float* sums, int n) {
-  for (int i = 0; i < n; ++i) totals[i].d += sums[i], sums[i] = 0;
-}
-
 void FusedStep::put(const Frame& frame, const Reduction& r, int64_t offset, Total total) const {
-  finish(r, total, r.place.in(frame) + offset * static_cast<int64_t>(lazyt_dtype_size(r.dtype)));
+  finish(r, total, frame.at<std::byte>(r.place) + offset * static_cast<int64_t>(lazyt_dtype_size(r.dtype)));
 }
 
 }  // namespace lazyt::onednn

@@ -57,7 +57,7 @@ class FusedStep final : public Step {
     int element;          // bytes of a register element
     uint16_t slot;
     bool root;
-    bool sums_f32;  // columns are added in f32 for some rows, then in f64
+    vm::AddColumns add_columns;  // where columns are added in f32 for some rows, then in f64; else null
   };
   struct Instruction {
     vm::Function function;
@@ -108,6 +108,7 @@ class FusedStep final : public Step {
   Dims loops_;
   int64_t count_ = 0;
   uint16_t slots_ = 0;
+  bool as_they_lie_ = false;  // nothing but the sum of a load's columns
   // Of a kernel with reductions: loops [0, first_) are kept, [first_, last_) reduced, [last_, end) kept.
   size_t first_ = 0, last_ = 0;
   StorageId partials_ = 0;  // of all reductions: totals of pieces and threads
@@ -137,7 +138,6 @@ class FusedStep final : public Step {
   void row(const Frame& frame, Block& b, int64_t at, int64_t n, Total* totals) const;
   void rows(const Frame& frame, int64_t outer, int64_t length) const;
   void columns(const Frame& frame, int64_t outer, int64_t length, int64_t inner) const;
-  static void flush(Total* totals, float* sums, int n);
   void put(const Frame& frame, const Reduction& r, int64_t offset, Total total) const;
 };
 

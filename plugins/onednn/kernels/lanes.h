@@ -33,7 +33,9 @@ using VI = int32_t __attribute__((vector_size(kVectorBytes)));
 
 // select: by a comparison. min, max: x where it is NaN; of
 // two vectors: a where both are 0, or one is NaN. fma: a * b + c in one rounding where the CPU has it. round: to
-// the nearest integer, ties to even, |x| < 2^22. scale: p * 2^n, n whole and in [-152, 130]. reciprocal: of x >= 1.
+// the nearest integer, ties to even, |x| < 2^22. scale: p * 2^n, n whole and in [-152, 130]. reciprocal: of x >= 1; about_reciprocal:
+// of any x between 2^-120 and 2^120, 1 ulp.
+// scale_from: the same where x >= least or is NaN, else 0; from: x, so far as scale_from takes what is made of it.
 template <class F>
 struct Lanes;
 
@@ -54,11 +56,14 @@ struct Lanes<float> {
   }
   static float round(float x) { return (x + 12582912.0f) - 12582912.0f; }  // 1.5 * 2^23 leaves no room for a fraction
   static float reciprocal(float x) { return 1.0f / x; }
+  static float about_reciprocal(float x) { return 1.0f / x; }
   static float scale(float p, float n) {
     const float half = round(n * 0.5f);
     auto pow2 = [](float whole) { return std::bit_cast<float>((static_cast<I>(whole) + 127) << 23); };
     return p * pow2(half) * pow2(n - half);
   }
+  static float from(float x, float least) { return x < least ? 0.0f : x; }
+  static float scale_from(float x, float least, float p, float n) { return x < least ? 0.0f : scale(p, n); }
 };
 
 template <>
@@ -75,6 +80,10 @@ struct Lanes<V> {
   static V fma(V a, V b, V c) { return _mm512_fmadd_ps(a, b, c); }
   static V round(V x) { return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
   static V scale(V p, V n) { return _mm512_scalef_ps(p, n); }
+  static V from(V x, float) { return x; }
+  static V scale_from(V x, float least, V p, V n) {
+    return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x, _mm512_set1_ps(least), _CMP_NLT_UQ), p, n);
+  }
   static V sqrt(V x) { return _mm512_sqrt_ps(x); }
   static V floor(V x) { return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC); }
   static V ceil(V x) { return _mm512_roundscale_ps(x, _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC); }
@@ -83,16 +92,22 @@ struct Lanes<V> {
   // 14 bits and a step of Newton's, which a division takes three times as long for; beyond that has no small reciprocal.
   static V reciprocal(V x) {
     if (_mm512_cmp_ps_mask(x, _mm512_set1_ps(0x1p120f), _CMP_GT_OQ)) return 1.0f / x;
+    return about_reciprocal(x);
+  }
+  static V about_reciprocal(V x) {
     const V y = _mm512_rcp14_ps(x);
     return _mm512_fmadd_ps(y, _mm512_fnmadd_ps(x, y, _mm512_set1_ps(1.0f)), y);
   }
 #else
   static V reciprocal(V x) { return 1.0f / x; }
+  static V about_reciprocal(V x) { return 1.0f / x; }
   static V scale(V p, V n) {
     const V half = round(n * 0.5f);
     auto pow2 = [](V whole) { return std::bit_cast<V>((to_int(whole) + 127) << 23); };
     return p * pow2(half) * pow2(n - half);
   }
+  static V from(V x, float least) { return x < least ? V{} : x; }
+  static V scale_from(V x, float least, V p, V n) { return x < least ? V{} : scale(p, n); }
 #if defined(__AVX2__)
   static V min(V x, float limit) { return _mm256_min_ps(_mm256_set1_ps(limit), x); }
   static V max(V x, float limit) { return _mm256_max_ps(_mm256_set1_ps(limit), x); }

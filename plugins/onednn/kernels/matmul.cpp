@@ -111,15 +111,15 @@ bool emit_gemv(Builder& b, const Product& p, const Tensor* bias) {
   if (rs != 1 && cs != 1) return false;
   std::vector<StorageId> reads{matrix.storage, vector.storage};
   if (bias) reads.push_back(bias->storage);
-  const std::optional<Tensor> added = bias ? std::optional(*bias) : std::nullopt;
-  b.add("matmul vector", reads, {p.c.storage}, [=, c = p.c](const Frame& frame) {
-    Gemv g{size(matrix, rows), size(matrix, columns), address(frame, matrix), address(frame, vector), nullptr, rs, cs, 0, address(frame, c)};
-    if (added) {
-      g.bias = address(frame, *added);
-      g.bias_stride = stride(*added, rows);
-    }
-    gemv(c.dtype, g, frame.threads);
-  });
+  const Gemv shape{size(matrix, rows), size(matrix, columns), nullptr, nullptr, nullptr, rs, cs, bias ? stride(*bias, rows) : 0, nullptr};
+  b.add("matmul vector", reads, {p.c.storage},
+        [shape, dtype = p.c.dtype, biased = bias != nullptr, a = Place(matrix), x = Place(vector), added = bias ? Place(*bias) : Place(),
+         y = Place(p.c)](const Frame& frame) {
+          Gemv g = shape;
+          g.a = address(frame, a), g.x = address(frame, x), g.y = address(frame, y);
+          if (biased) g.bias = address(frame, added);
+          gemv(dtype, g, frame.threads);
+        });
   return true;
 }
 

@@ -20,36 +20,45 @@ Refusal accept_norm(const ProgramView& program, const lazyt_node_t& node) {
 // A weight or statistic: dense, in the compute type of `dtype`; no operand has storage that counts.
 struct Optional {
   bool given = false;
-  Tensor tensor;
+  Place place;
 
   Optional() = default;
   Optional(Builder& b, const lazyt_arg_t& arg, lazyt_dtype_t dtype) : given(!Builder::is_none(arg)) {
-    if (given) tensor = dense_as(b, tensor_at(b, arg), compute_dtype(dtype));
+    if (given) place = Place(dense_as(b, tensor_at(b, arg), compute_dtype(dtype)));
   }
   template <class C>
   const C* at(const Frame& frame) const {
-    return given ? frame.at<C>(tensor) : nullptr;
+    return given ? frame.at<C>(place) : nullptr;
   }
   void read_by(std::vector<StorageId>& reads) const {
-    if (given) reads.push_back(tensor.storage);
+    if (given) reads.push_back(place.storage);
+  }
+};
+
+// Where a step writes a result, if it is wanted.
+struct Written {
+  bool wanted = false;
+  Place place;
+
+  template <class C>
+  C* at(const Frame& frame) const {
+    return wanted ? frame.at<C>(place) : nullptr;
   }
 };
 
 // A result that the kernel computes in the compute type of `dtype`. One that nobody asked for is empty.
-struct Result {
+struct Result : Written {
   uint32_t v = 0;
-  bool exists = false, wanted = false;
+  bool exists = false;
   Tensor tensor;
 
   Result() = default;  // the operator has no such result
   Result(Builder& b, uint32_t value, lazyt_dtype_t dtype, int64_t count) : v(value), exists(true) {
     wanted = toolkit::count_of(b.dims(v)) == count;
     tensor = wanted ? begin_result(b, v, compute_dtype(dtype)) : b.make_dense(v);
+    place = Place(tensor);
   }
-  template <class C>
-  C* at(const Frame& frame) const {
-    return wanted ? frame.at<C>(tensor) : nullptr;
-  }
+  const Written& written() const { return *this; }
   void written_by(std::vector<StorageId>& writes) const {
     if (exists) writes.push_back(tensor.storage);
   }
@@ -94,7 +103,8 @@ template <bool kRms>
 void lower_row_norm(Builder& b, const lazyt_node_t& node) {
   const auto args = b.program.args(node);
   const Tensor in = b.dense(tensor_at(b, args[0]));
-  const auto [m, n] = rows_of(b, args[1], in);
+  const RowsOf both = rows_of(b, args[1], in);
+  const int64_t m = both.m, n = both.n;
   const Optional weight(b, args[2], in.dtype), bias = kRms ? Optional() : Optional(b, args[3], in.dtype);
   Number eps;
   const lazyt_arg_t& eps_arg = args[kRms ? 3 : 4];
@@ -109,7 +119,7 @@ void lower_row_norm(Builder& b, const lazyt_node_t& node) {
     using T = typename decltype(tag)::type;
     using C = Compute<T>;
     b.add(kRms ? "rms_norm" : "layer_norm", storages(weight, bias), out, {in}, storages(mean, rstd),
-          [=](const Frame& frame) {
+          [=, in = Place(in), out = Place(out), mean = mean.written(), rstd = rstd.written()](const Frame& frame) {
             const RowKernels<T>& kernels = rows().of<T>();
             const T* x = frame.at<T>(in);
             T* y = frame.at<T>(out);
@@ -135,7 +145,8 @@ template <bool kRms>
 void lower_row_norm_backward(Builder& b, const lazyt_node_t& node) {
   const auto args = b.program.args(node);
   const Tensor grad = b.dense(tensor_at(b, args[0])), in = dense_as(b, tensor_at(b, args[1]), grad.dtype);
-  const auto [m, n] = rows_of(b, args[2], in);
+  const RowsOf both = rows_of(b, args[2], in);
+  const int64_t m = both.m, n = both.n;
   const Optional mean = kRms ? Optional() : Optional(b, args[3], in.dtype);
   const Optional rstd(b, args[kRms ? 3 : 4], in.dtype), weight(b, args[kRms ? 4 : 5], in.dtype);
   const lazyt_arg_t& mask = args[kRms ? 5 : 7];
@@ -150,7 +161,9 @@ void lower_row_norm_backward(Builder& b, const lazyt_node_t& node) {
     using T = typename decltype(tag)::type;
     using C = Compute<T>;
     b.add(kRms ? "rms_norm_backward" : "layer_norm_backward", storages(mean, rstd, weight),
-          grad_in, {grad, in}, storages(grad_weight, grad_bias, partial), [=](const Frame& frame) {
+          grad_in, {grad, in}, storages(grad_weight, grad_bias, partial),
+          [=, grad = Place(grad), in = Place(in), grad_in = Place(grad_in), partial = Place(partial), grad_weight = grad_weight.written(),
+           grad_bias = grad_bias.written()](const Frame& frame) {
             const RowKernels<T>& kernels = rows().of<T>();
             const T *g = frame.at<T>(grad), *x = frame.at<T>(in);
             T* gi = frame.at<T>(grad_in);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 
 #include "elements.h"
 
@@ -9,8 +10,11 @@ namespace lazyt::onednn {
 namespace {
 
 // Outer loops, then `rows` runs of n elements, walked as dst lies.
+struct Outer {
+  Dims dims, src, dst;
+};
 struct Plan {
-  Dims outer, src_outer, dst_outer;
+  std::shared_ptr<const Outer> outer;  // null: none
   int64_t rows = 1, src_row = 0, dst_row = 0;
   int64_t n = 1, src_step = 0, dst_step = 0;
 };
@@ -31,7 +35,7 @@ Plan plan_of(const Tensor& src, const Tensor& dst) {
     std::swap(p.src_step, p.src_row);
     std::swap(p.dst_step, p.dst_row);
   }
-  p.outer = loops.dims, p.src_outer = loops.strides[0], p.dst_outer = loops.strides[1];
+  if (!loops.dims.empty()) p.outer = std::make_shared<const Outer>(Outer{loops.dims, loops.strides[0], loops.strides[1]});
   return p;
 }
 
@@ -69,7 +73,7 @@ void rows_of(const Plan& p, T* dst, const T* src, int64_t rows) {
 
 template <class T>
 void run(const Frame& frame, const Plan& p, const T* src, T* dst) {
-  const int64_t all = toolkit::count_of(p.outer) * p.rows;
+  const int64_t all = (p.outer ? toolkit::count_of(p.outer->dims) : 1) * p.rows;
   if (all == 1) {
     parallel(frame, p.n, p.n, [&](int64_t begin, int64_t end) {
       Plan part = p;
@@ -79,7 +83,8 @@ void run(const Frame& frame, const Plan& p, const T* src, T* dst) {
     return;
   }
   parallel(frame, all, all * p.n, [&](int64_t begin, int64_t end) {
-    Odometer<2> at(p.outer, {&p.src_outer, &p.dst_outer}, begin / p.rows);
+    if (!p.outer) return rows_of(p, dst + begin * p.dst_row, src + begin * p.src_row, end - begin);
+    Odometer<2> at(p.outer->dims, {&p.outer->src, &p.outer->dst}, begin / p.rows);
     for (int64_t row = begin % p.rows; begin < end; row = 0, at.next()) {
       const int64_t rows = std::min(p.rows - row, end - begin);
       rows_of(p, dst + at.offsets[1] + row * p.dst_row, src + at.offsets[0] + row * p.src_row, rows);
@@ -92,10 +97,10 @@ void run(const Frame& frame, const Plan& p, const T* src, T* dst) {
 
 void lower_strided_copy(Builder& b, const Tensor& src, const Tensor& dst) {
   if (dst.count() == 0) return;
-  b.add("copy", {src.storage}, {dst.storage}, [p = plan_of(src, dst), src, dst](const Frame& frame) {
-    with_bytes(dst.element(), [&](auto tag) {
+  b.add("copy", {src.storage}, {dst.storage}, [p = plan_of(src, dst), element = dst.element(), from = Place(src), to = Place(dst)](const Frame& frame) {
+    with_bytes(element, [&](auto tag) {
       using T = typename decltype(tag)::type;
-      run<T>(frame, p, frame.at<T>(src), frame.at<T>(dst));
+      run<T>(frame, p, frame.at<T>(from), frame.at<T>(to));
     });
   });
 }

@@ -211,7 +211,10 @@ struct Reducer {
 #pragma GCC ivdep
     for (int i = 0; i < n; ++i) of(totals[i]) = join<Acc>(of(totals[i]), lift<Acc>(p[i]));
   }
-  static void combine(Total& a, const Total& b) { of(a) = join<Acc>(of(a), of(const_cast<Total&>(b))); }
+  static void combine(Total* a, const Total* b, int64_t n) {
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; ++i) of(a[i]) = join<Acc>(of(a[i]), of(const_cast<Total&>(b[i])));
+  }
   static ReduceFunctions functions() {
     Total start{};
     of(start) = identity();
@@ -295,6 +298,34 @@ struct HalfReducer {
     return f;
   }
 };
+
+// Some rows at a time: a sum that goes to memory and comes back for each takes longer than the element.
+template <class E>
+void add_columns(float* sums, const void* in, int64_t row, int64_t rows, int n) {
+  auto* p = static_cast<const E*>(in);
+  auto add = [&](auto at_once) {
+    int i = 0;
+    for (; i + math::kWidth <= n; i += math::kWidth) {
+      math::V sum;
+      std::memcpy(&sum, sums + i, sizeof sum);
+      for (int k = 0; k < at_once; ++k) {
+        __builtin_prefetch(p + i + (at_once + k) * row);
+        std::conditional_t<sizeof(E) == 4, math::V, Shorts> v;
+        std::memcpy(&v, p + i + k * row, sizeof v);
+        if constexpr (sizeof(E) == 4)
+          sum += v;
+        else
+          sum += to_float(v, E{});
+      }
+      std::memcpy(sums + i, &sum, sizeof sum);
+    }
+    for (; i < n; ++i)
+      for (int k = 0; k < at_once; ++k) sums[i] += static_cast<float>(p[i + k * row]);
+    p += at_once * row;
+  };
+  for (; rows >= 4; rows -= 4) add(std::integral_constant<int, 4>{});
+  for (; rows > 0; --rows) add(std::integral_constant<int, 1>{});
+}
 
 template <class T>
 void fill_totals(ReduceFunctions* by_kind) {

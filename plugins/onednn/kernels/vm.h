@@ -30,7 +30,7 @@ union Total {
 struct ReduceFunctions {
   void (*row)(Total& total, const void* in, int n);       // n elements join one; sums of floats: n <= kBlock
   void (*columns)(Total* totals, const void* in, int n);  // each its own
-  void (*combine)(Total& a, const Total& b);
+  void (*combine)(Total* a, const Total* b, int64_t n);   // each its own
   Total start;
   bool floating;  // of totals
 };
@@ -39,6 +39,8 @@ struct ReduceFunctions {
 using Function = void (*)(void* out, const void* a, const void* b, const void* c, int n);
 // Between memory and registers.
 using Convert = void (*)(void* out, const void* in, int n);
+// sums[i] += in[i + r * row] for r < rows, one after the other; in elements.
+using AddColumns = void (*)(float* sums, const void* in, int64_t row, int64_t rows, int n);
 
 struct Table {
   const char* name;
@@ -52,7 +54,8 @@ struct Table {
   ReduceFunctions totals[static_cast<int>(Type::kCount)][static_cast<int>(ReduceKind::kCount)];
   // Sum, and sum of squares, whose rows are halves as they lie in memory.
   ReduceFunctions totals_bf16[2], totals_f16[2];
-  void (*add_columns_f32)(float* sums, const float* in, int n);  // sums[i] += in[i]
+  AddColumns add_columns_f32, add_columns_bf16, add_columns_f16;
+  void (*add_sums)(Total* totals, float* sums, int n);  // totals[i].d += sums[i], which are 0 then
   void (*iota)(int64_t* out, uint64_t first, uint64_t step, int n);  // out[i] = first + i * step
   // n words from counter `first` of the stream: words 4 * j .. 4 * j + 3 belong to counter + j. n % 4 == 0.
   void (*philox)(uint64_t seed, uint64_t counter, uint32_t* words, int n);

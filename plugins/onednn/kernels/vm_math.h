@@ -7,8 +7,10 @@
 #include <cstdint>
 #include <initializer_list>
 #include <limits>
+#include <type_traits>
 
 #include "lanes.h"
+#include "odd_tables.h"
 
 namespace lazyt::onednn::vm {
 namespace {  // each instruction set has its own copy
@@ -40,33 +42,37 @@ template <class F>
 F with_sign_of(F magnitude, F x) {
   return std::bit_cast<F>((std::bit_cast<Int<F>>(magnitude) & 0x7fffffff) | (std::bit_cast<Int<F>>(x) & INT32_MIN));
 }
-// e^r for |r| <= ln(2) / 2, as Cephes' expf.
+// e^r for |r| <= ln(2) / 2; minimax.
 template <class F>
 F exp_of_fraction(F r) {
-  const F p = polynomial<F>(r, 1.9875691500e-4f, 1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f, 1.6666665459e-1f, 5.0000001201e-1f);
-  return Lanes<F>::fma(p * r, r, r) + 1.0f;
+  return polynomial<F>(r, 1.381453942e-3f, 8.368745446e-3f, 4.166838899e-2f, 1.666652113e-1f, 4.999999404e-1f, 1.0f,
+                       1.0f);
 }
-// The argument is reduced in two steps; 1 ulp. What is 0 (masked scores, -inf) is not computed: a result that underflows takes a Xeon
-// 55 ns instead of 1.
+// The argument is reduced in two steps; 0.9 ulp, 1.2 where there is no fma. What is 0 (masked scores, -inf) is not
+// computed: a result that underflows takes a Xeon 55 ns instead of 1.
 template <class F>
 F exp(F x) {
   using L = Lanes<F>;
-  const auto lost = x < -104.0f;
-  const F c = select<F>(lost, F{}, L::min(x, 89.0f));
-  const F n = L::round(c * 1.44269504088896341f);
+  constexpr float kLeast = -104.0f, kRounds = 12582912.0f;  // 1.5 * 2^23, as in Lanes::round
+  const F c = L::min(L::from(x, kLeast), 89.0f);
+  const F n = L::fma(c, splat<F>(1.44269504088896341f), splat<F>(kRounds)) - kRounds;
   const F r = L::fma(n, splat<F>(2.12194440e-4f), L::fma(n, splat<F>(-0.693359375f), c));
-  return select<F>(lost, F{}, L::scale(exp_of_fraction<F>(r), n));
+  return L::scale_from(x, kLeast, exp_of_fraction<F>(r), n);
 }
 
 // x = 2^e * (1 + m) with m in [-0.293, 0.415), and ln(1 + m) - m (fdlibm's logf by the reduction of Cephes).
-// REQUIRES: x > 0, finite
-template <class F>
+// REQUIRES: x > 0, finite, and no denormal unless `denormals`
+template <class F, bool denormals = true>
 F log_parts(F x, F* e, F* m) {
   using I = Int<F>;
-  const auto denormal = x < 1.17549435e-38f;
-  const F scaled = select<F>(denormal, x * 8388608.0f, x);
-  const I bits = std::bit_cast<I>(scaled);
-  *e = Lanes<F>::to_float((bits >> 23) - 126) - select<F>(denormal, splat<F>(23.0f), F{});
+  if constexpr (denormals) {
+    const auto denormal = x < 1.17549435e-38f;
+    const I bits = std::bit_cast<I>(x = select<F>(denormal, x * 8388608.0f, x));
+    *e = Lanes<F>::to_float((bits >> 23) - 126) - select<F>(denormal, splat<F>(23.0f), F{});
+  } else {
+    *e = Lanes<F>::to_float((std::bit_cast<I>(x) >> 23) - 126);
+  }
+  const I bits = std::bit_cast<I>(x);
   const F half = std::bit_cast<F>((bits & 0x007fffff) | 0x3f000000);
   const auto low = half < 0.707106781186547524f;
   *e = *e - select<F>(low, splat<F>(1.0f), F{});
@@ -117,27 +123,29 @@ F log10(F x) {
 template <class F>
 F exp2(F x) {
   using L = Lanes<F>;
-  const auto lost = x < -151.0f;
-  const F c = select<F>(lost, F{}, L::min(x, 129.0f));
+  constexpr float kLeast = -151.0f;
+  const F c = L::min(L::from(x, kLeast), 129.0f);
   const F n = L::round(c);
-  return select<F>(lost, F{}, L::scale(exp_of_fraction<F>((c - n) * 0.693147180559945309f), n));
+  return L::scale_from(x, kLeast, exp_of_fraction<F>((c - n) * 0.693147180559945309f), n);
 }
 
 template <class F>
 F expm1(F x) {
-  // Taylor near 0, where exp(x) - 1 cancels; 2 ulp.
+  // Taylor near 0, where exp(x) - 1 cancels; 3 ulp, 4 where there is no fma.
   const F p = polynomial<F>(x, 1.9841270e-4f, 1.3888889e-3f, 8.3333333e-3f, 4.1666667e-2f, 1.6666667e-1f, 0.5f);
   const F near = Lanes<F>::fma(p * x, x, x);
-  return select<F>(abs<F>(x) < 0.35f, near, exp<F>(x) - 1.0f);
+  return select<F>(abs<F>(x) < 0.35f, with_sign_of<F>(near, x), exp<F>(x) - 1.0f);  // of -0, too
 }
 
-// Kahan's correction: log(1 + x) * x / ((1 + x) - 1).
+// log(u) and what u = 1 + x has lost, divided by u; 0.9 ulp, 1.2 where there is no fma.
 template <class F>
 F log1p(F x) {
   const F u = x + 1.0f;
   const F d = u - 1.0f;
-  const F y = log<F>(u) * (x / d);
-  return select<F>(d == 0.0f, x, select<F>(u == std::numeric_limits<float>::infinity(), u, y));
+  F e, m;
+  F y = log_parts<F, false>(u, &e, &m);
+  y = y + Lanes<F>::fma(x - d, Lanes<F>::about_reciprocal(u), -2.12194440e-4f * e);
+  return select<F>(d == 0.0f, x, log_result<F>(u, m + y + 0.693359375f * e));
 }
 
 template <class F>
@@ -145,20 +153,46 @@ F sigmoid(F x) {
   return Lanes<F>::reciprocal(exp<F>(-x) + 1.0f);
 }
 
+#if defined(__AVX512F__)
+// A look-up by a permutation of registers for each coefficient, no division, no exponential; 1 ulp.
+template <const OddTable& table>
+V odd_by_table(V x) {
+  const V a = Lanes<V>::min(abs<V>(x), table.last);
+  const __m512i above = _mm512_subs_epu16(std::bit_cast<__m512i>(a), _mm512_set1_epi32(table.base));  // or 0
+  const __m512i interval = _mm512_srli_epi32(above, 21);
+  auto of_interval = [&](int k) -> V {
+    return _mm512_permutex2var_ps(_mm512_load_ps(table.lines[k]), interval, _mm512_load_ps(table.lines[k] + 16));
+  };
+  const V d = a - of_interval(0);
+  V p = of_interval(6);
+  for (int k = 5; k > 1; --k) p = Lanes<V>::fma(p, d, of_interval(k));
+  V at_centre = of_interval(1);
+  if constexpr (table.beside) at_centre = _mm512_mask_mov_ps(at_centre, _mm512_testn_epi32_mask(interval, interval), a);
+  p = Lanes<V>::fma(p, d, at_centre);
+  return with_sign_of<V>(p, x);
+}
+#endif
+
 // Rational near 0 (Cephes), by exp elsewhere; 2 ulp.
 template <class F>
 F tanh(F x) {
+#if defined(__AVX512F__)
+  if constexpr (std::is_same_v<F, V>) return odd_by_table<kTanhTable>(x);
+#endif
   const F a = abs<F>(x), z = x * x;
   const F p = polynomial<F>(z, -5.70498872745e-3f, 2.06390887954e-2f, -5.37397155531e-2f, 1.33314422036e-1f, -3.33332819422e-1f);
   const F near = Lanes<F>::fma(p * z, x, x);
   const F e = exp<F>(a * -2.0f);
-  const F far = with_sign_of<F>((1.0f - e) / (e + 1.0f), x);
-  return select<F>(x != x, x, select<F>(a < 0.625f, near, far));
+  const F far = (1.0f - e) / (e + 1.0f);
+  return select<F>(x != x, x, with_sign_of<F>(select<F>(a < 0.625f, near, far), x));
 }
 
 // Near 0 an odd polynomial, elsewhere 1 - e^p; both fitted by least squares on Chebyshev nodes; 2 ulp.
 template <class F>
 F erf(F v) {
+#if defined(__AVX512F__)
+  if constexpr (std::is_same_v<F, V>) return odd_by_table<kErfTable>(v);
+#endif
   const F a = abs<F>(v), z = v * v;
   const F near = polynomial<F>(z, -5.9721025e-4f, 4.9899444e-3f, -2.6764784e-2f, 0.11281779f, -0.37612492f, 0.12837915f);
   const F t = Lanes<F>::min(a, 4.1f);

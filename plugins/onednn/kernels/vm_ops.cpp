@@ -505,9 +505,9 @@ void gelu_of_half(void* out, const void* in, int n) { run_own<math::gelu_of_half
 void iota(int64_t* out, uint64_t first, uint64_t step, int n) {
   for (int i = 0; i < n; ++i) out[i] = static_cast<int64_t>(first + static_cast<uint64_t>(i) * step);
 }
-void add_columns_f32(float* sums, const float* in, int n) {
+void add_sums(Total* totals, float* sums, int n) {
 #pragma GCC ivdep
-  for (int i = 0; i < n; ++i) sums[i] += in[i];
+  for (int i = 0; i < n; ++i) totals[i].d += static_cast<double>(sums[i]), sums[i] = 0;
 }
 
 // Philox 4x32-10 (Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3, 2011), as PRG-7 fixes it.
@@ -670,7 +670,9 @@ Table make() {
   t.totals_f16[0] = HalfReducer<Half, ReduceKind::kSum>::functions(), t.totals_f16[1] = HalfReducer<Half, ReduceKind::kSquares>::functions();
   t.gelu_of_half = gelu_of_half;
   t.iota = iota;
-  t.add_columns_f32 = add_columns_f32;
+  t.add_columns_f32 = add_columns<float>;
+  t.add_columns_bf16 = add_columns<BFloat16>, t.add_columns_f16 = add_columns<Half>;
+  t.add_sums = add_sums;
   t.philox = philox;
   t.normal_f32 = normal_f32;
   return t;

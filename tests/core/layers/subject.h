@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -24,6 +25,7 @@ class Subject {
   explicit Subject(const std::string& name = "reference") {
     layers::on_violation([](const layers::Violation& v) { all_found().push_back(v); });
     found.clear();
+    caller();
     stack_ = layers::Stack::make("validate").value();
     const char* folder = std::getenv("LAZYT_MUTANTS");
     const std::string path = std::string(folder ? folder : ".") + "/lazyt_" + name + ".so";
@@ -37,7 +39,11 @@ class Subject {
     services_ = *real_.services;
     real_.services = &services_;
     services_.alloc = [](uint64_t size, uint64_t alignment) -> void* {
-      return memory_is_short() ? nullptr : loader::host_table()->services->alloc(size, alignment);
+      if (std::this_thread::get_id() != caller()) {
+        memory_elsewhere().wait(Memory::kHeld);
+        if (memory_elsewhere() == Memory::kShort) return nullptr;
+      }
+      return loader::host_table()->services->alloc(size, alignment);
     };
     host = stack_->host_over(&real_);
     const lazyt_plugin_t* table = nullptr;
@@ -168,10 +174,11 @@ class Subject {
     found.clear();
   }
 
-  // From now on services.alloc gives nothing.
-  static std::atomic<bool>& memory_is_short() {
-    static std::atomic<bool> flag{false};
-    return flag;
+  // What services.alloc does on the plugin's own threads: gives nothing, or waits until this is changed.
+  enum class Memory { kPlenty, kShort, kHeld };
+  static void set_memory_elsewhere(Memory memory) {
+    memory_elsewhere() = memory;
+    memory_elsewhere().notify_all();
   }
 
   lazyt_plugin_t plugin{};
@@ -187,6 +194,14 @@ class Subject {
   std::vector<layers::Violation>& found = all_found();  // of all subjects
 
  private:
+  static std::atomic<Memory>& memory_elsewhere() {
+    static std::atomic<Memory> memory{Memory::kPlenty};
+    return memory;
+  }
+  static std::thread::id caller() {
+    static const std::thread::id id = std::this_thread::get_id();
+    return id;
+  }
   static std::vector<layers::Violation>& all_found() {
     static std::vector<layers::Violation> all;
     return all;

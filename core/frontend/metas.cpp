@@ -6,7 +6,9 @@
 #include <ATen/ops/addmv_meta_dispatch.h>
 #include <ATen/ops/baddbmm_meta_dispatch.h>
 #include <ATen/ops/bmm_meta_dispatch.h>
+#include <ATen/ops/cat_meta_dispatch.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/empty_strided.h>
 #include <ATen/ops/mm_meta_dispatch.h>
 
 #include <span>
@@ -88,10 +90,11 @@ Stack convolution_backward(const Stack& a) {
 Tensor by_token(const Tensor& like, int64_t length, int64_t width) {
   return like.new_empty({like.size(0), length, like.size(1), width}).transpose(1, 2);
 }
+// query, key, value, dropout_p, is_causal, attn_mask, scale
 Stack attention(const Stack& a) {
-  const Tensor &q = a[0].toTensor(), &v = a[2].toTensor();
+  const Tensor& q = a[0].toTensor();
   const Tensor sums = q.new_empty({q.size(0), q.size(2), q.size(1)}, q.options().dtype(at::toOpMathType(q.scalar_type())));
-  return {by_token(q, q.size(2), v.size(3)), sums.transpose(1, 2)};
+  return {at::empty_like(q), sums.transpose(1, 2)};
 }
 Stack attention_backward(const Stack& a) {
   Stack out;
@@ -147,6 +150,36 @@ Stack gru_layer_backward(const Stack& a) {
   return out;
 }
 
+bool is_common(at::ScalarType t) {
+  return (at::isFloatingType(t) && !at::isFloat8Type(t) && t != at::kFloat4_e2m1fn_x2) || t == at::kBool || t == at::kByte || t == at::kChar ||
+         t == at::kShort || t == at::kInt || t == at::kLong;
+}
+Tensor on_meta(const Tensor& t) { return at::empty_strided(t.sizes(), t.strides(), t.options().device(at::kMeta)); }
+
+// By the function that eager's kernel asks, too.
+std::optional<Stack> certain_cat(c10::ArrayRef<c10::IValue> a) {
+  const auto list = a[0].toTensorList();
+  if (list.empty()) return std::nullopt;
+  std::vector<Tensor> parts;
+  for (const Tensor& t : list) {
+    if (!t.defined() || !is_common(t.scalar_type()) || t.scalar_type() != list.get(0).scalar_type()) return std::nullopt;
+    parts.push_back(on_meta(t));
+  }
+  return Stack{at::meta::cat(parts, a[1].toInt())};
+}
+
+std::optional<Stack> certain_attention(c10::ArrayRef<c10::IValue> a) {
+  const Tensor &q = a[0].toTensor(), &k = a[1].toTensor(), &v = a[2].toTensor();
+  for (const Tensor* t : {&q, &k, &v})
+    if (t->dim() != 4 || t->numel() == 0 || t->scalar_type() != q.scalar_type() || t->size(0) != q.size(0) || t->size(1) != q.size(1) ||
+        t->size(3) != q.size(3))
+      return std::nullopt;
+  const at::ScalarType dtype = q.scalar_type();
+  if (dtype != at::kFloat && dtype != at::kDouble && dtype != at::kBFloat16 && dtype != at::kHalf) return std::nullopt;
+  if (k.size(2) != v.size(2) || a[3].toDouble() != 0 || !a[5].isNone()) return std::nullopt;
+  return attention({on_meta(q), on_meta(k), on_meta(v)});
+}
+
 const auto& rules() {
   static const auto& all = *new std::unordered_map<std::string_view, Rule>{
       {"aten::mm", mm},
@@ -189,6 +222,13 @@ std::optional<Stack> contraction_results(const TorchOp& op, const Stack& args) {
   if (rule == rules().end() || !op.op.overload.empty()) return std::nullopt;
   Stack results = rule->second(args);
   return results.empty() ? std::nullopt : std::optional(std::move(results));
+}
+
+std::optional<Stack> certain_results(const TorchOp& op, c10::ArrayRef<c10::IValue> args) {
+  if (!op.op.overload.empty()) return std::nullopt;
+  if (op.op.name == "aten::cat") return certain_cat(args);
+  if (op.op.name == "aten::_scaled_dot_product_flash_attention_for_cpu") return certain_attention(args);
+  return std::nullopt;
 }
 
 }  // namespace lazyt::frontend

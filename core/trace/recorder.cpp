@@ -326,7 +326,8 @@ bool Recorder::switch_tape(Call& call, uint64_t parts, uint64_t moved, size_t in
 
 const uint64_t* Recorder::replay(Call& call) {
   blocked_by_ = nullptr;
-  if (own_ || !replay_) return nullptr;
+  if (!replay_) return nullptr;
+  if (own_) return replay_parent(call);
   if (position_ == 0 && !tape_) tape_ = guess_;
   if (!tape_ && tapes_.empty()) return nullptr;
   size_t inputs = inputs_.size();
@@ -346,6 +347,28 @@ const uint64_t* Recorder::replay(Call& call) {
   const TokenHeader& header = tape_->header(position_);
   commit(call, header);
   return reinterpret_cast<const uint64_t*>(&header) + kHeaderWords + header.signature + header.roles;
+}
+
+// A trace that has left its tape (a size has changed, say) mostly makes the same calls there: what is equal word by word has
+// the same results. A call more or less, and slots are no longer the same.
+const uint64_t* Recorder::replay_parent(Call& call) {
+  if (!parent_ || position_ >= parent_->tokens.size()) return nullptr;
+  const Token& token = parent_->tokens[position_];
+  const TokenHeader& h = parent_->header(position_);
+  if (h.op != call.op || h.signature != call.signature.size()) return nullptr;
+  if (!can_be_parts(call, token.parts) || !can_move(call, token.moved)) return nullptr;
+  const size_t inputs = inputs_.size();
+  const uint32_t slot = next_slot_;
+  if (!take_roles(call, token.parts)) return nullptr;
+  moved_.clear();
+  if (token.moved) move_words(call, token.moved);
+  if (next_slot_ != token.first_result || !matches(call, *parent_, position_)) {
+    unmove_words(call);
+    undo_roles(inputs, slot);
+    return nullptr;
+  }
+  const uint64_t* metas = reinterpret_cast<const uint64_t*>(&h) + kHeaderWords + h.signature + h.roles;
+  return write(call, token.parts, token.moved, metas, h.metas, h.fresh, token.source);
 }
 
 // The token at position_ of tape_ is what happened: move on.
@@ -384,12 +407,18 @@ const uint64_t* Recorder::append(Call& call, const Words& metas, uint32_t fresh,
                                  std::shared_ptr<const ir::SourceLine> source) {
   blocked_by_ = nullptr;
   if (!own_) start_own_tape();
-  Tape& t = *tape_;
   const uint64_t parts = parts_that_move(call);
   const uint64_t moved = words_that_move(call, parts);
   if (!take_roles(call, parts)) return nullptr;
   moved_.clear();
   if (moved) move_words(call, moved);
+  return write(call, parts, moved, metas.data(), metas.size(), fresh, std::move(source));
+}
+
+// Appends a token. REQUIRES: own_; call.roles taken, its words moved. metas: not of tape_.
+const uint64_t* Recorder::write(Call& call, uint64_t parts, uint64_t moved, const uint64_t* metas, size_t count, uint32_t fresh,
+                                std::shared_ptr<const ir::SourceLine> source) {
+  Tape& t = *tape_;
   for (const Met& m : met_) {
     const Storage& s = *m.storage;
     if (m.part || s.data) t.inputs.push_back(static_cast<uint32_t>(t.slots.size()));
@@ -403,7 +432,7 @@ const uint64_t* Recorder::append(Call& call, const Words& metas, uint32_t fresh,
   TokenHeader header{call.op,
                      static_cast<uint32_t>(call.signature.size()),
                      static_cast<uint32_t>(call.roles.size()),
-                     static_cast<uint32_t>(metas.size()),
+                     static_cast<uint32_t>(count),
                      static_cast<uint32_t>(call.scalars.size()),
                      fresh,
                      static_cast<uint32_t>(call.writes.size())};
@@ -411,12 +440,12 @@ const uint64_t* Recorder::append(Call& call, const Words& metas, uint32_t fresh,
   std::memcpy(&t.words[offset], &header, sizeof header);
   t.words.insert(t.words.end(), call.signature.begin(), call.signature.end());
   t.words.insert(t.words.end(), call.roles.begin(), call.roles.end());
-  t.words.insert(t.words.end(), metas.begin(), metas.end());
+  t.words.insert(t.words.end(), metas, metas + count);
   t.scalars.insert(t.scalars.end(), call.scalar_types.begin(), call.scalar_types.end());
 
   // Natural geometry of the results: a fresh one's own; a written one keeps its storage's, and
   // bytes that had none take the geometry of the first view that covers them all.
-  const uint64_t* m = metas.data();
+  const uint64_t* m = metas;
   for (uint32_t i = 0; i < fresh; i++) {
     t.slots.push_back(take_meta(m));
     t.slot_bytes.push_back(t.slots.back().span_bytes());

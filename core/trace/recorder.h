@@ -68,8 +68,8 @@ class Recorder {
   static base::SpinLock& mutex() { return recording_lock; }
   const uint8_t device;  // its index
 
-  // The call is the next token of a known tape: records it and returns the words of its result metas,
-  // valid until the next call. Null otherwise, and nothing has changed.
+  // The call is the next token of a known tape, or the one that the tape which this trace has left has here: records it and
+  // returns the words of its result metas, valid until the next call. Null otherwise, and nothing has changed.
   const uint64_t* replay(Call& call);
   // Records a call that no tape has next. metas: fresh results, then written ones, as put_meta writes.
   // Returns where they now stand; null if blocked_by(). REQUIRES: the operands lie on the recorder's device.
@@ -141,6 +141,9 @@ class Recorder {
   void unmove_words(Call& call);
   bool switch_tape(Call& call, uint64_t parts, uint64_t moved, size_t inputs, uint32_t slot);
   bool goes_on_as_parent(const Call& call, uint64_t parts) const;
+  const uint64_t* replay_parent(Call& call);
+  const uint64_t* write(Call& call, uint64_t parts, uint64_t moved, const uint64_t* metas, size_t count, uint32_t fresh,
+                        std::shared_ptr<const ir::SourceLine> source);
   void start_own_tape();
   void finish_tape();
   void link(Storage& s) {

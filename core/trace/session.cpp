@@ -24,6 +24,7 @@
 #include "partition/compile.h"
 #include "passes/decomposition.h"
 #include "passes/pipeline.h"
+#include "trace/compile.h"
 #include "trace/lower.h"
 
 namespace lazyt::trace {
@@ -51,13 +52,6 @@ base::Counter& flushes(FlushReason reason) {
   return *counters[static_cast<size_t>(reason)];
 }
 
-// The line of the tape's last operator that has one: where the step ended, for messages.
-std::string where(const Tape& tape) {
-  for (size_t i = tape.tokens.size(); i-- > 0;)
-    if (tape.tokens[i].source) return fmt::format("{}:{}", tape.tokens[i].source->file, tape.tokens[i].source->line);
-  return "";
-}
-
 // "aten::mm, aten::relu, ...: 14 operators, ending at model.py:12"
 std::string describe(const Tape& tape) {
   constexpr size_t kNamed = 4;
@@ -65,14 +59,6 @@ std::string describe(const Tape& tape) {
   for (size_t i = 0; i < std::min(tape.tokens.size(), kNamed); i++) text += (i > 0 ? ", " : "") + tape.header(i).op->name;
   if (tape.tokens.size() > kNamed) text += fmt::format(", ...: {} operators", tape.tokens.size());
   return fmt::format("{}, ending at {}", text, where(tape));
-}
-
-// The passes, and a check of what is about to cross to a plugin: of every pass's work with LAZYT_VERIFY.
-base::Status optimise(ir::Graph& graph) {
-  static const auto& verify_each = *new base::Result<bool>(base::env_bool("LAZYT_VERIFY", false));
-  LAZYT_RETURN_IF_ERROR(verify_each.status());
-  LAZYT_RETURN_IF_ERROR(passes::run_pipeline(graph, verify_each.value()));
-  return verify_each.value() ? base::Status() : ir::verify(graph);
 }
 
 base::Status in_forked_child() {
@@ -93,7 +79,7 @@ void Moment::reach() {
   nanoseconds_.notify_all();
 }
 
-std::atomic<bool> Session::replay_{true}, Session::forked_{false}, Session::at_exit_{false};
+std::atomic<bool> Session::replay_{true}, Session::ahead_on_{true}, Session::forked_{false}, Session::at_exit_{false};
 std::atomic<exec::HostRunner*> Session::host_runner_{nullptr};
 
 namespace {
@@ -140,6 +126,7 @@ Session::Session(uint8_t index) : index(index), programs_([] {
   static std::once_flag once;
   std::call_once(once, [] {
     if (auto on = base::env_bool("LAZYT_REPLAY", true); on.ok()) replay_ = on.value();
+    if (auto on = base::env_bool("LAZYT_COMPILE_AHEAD", true); on.ok()) ahead_on_ = on.value() && !base::env("LAZYT_DUMP");
   });
   const auto& list = listed_devices();
   if (list.ok() && index < list.value().size()) choice_ = list.value()[index];
@@ -211,6 +198,7 @@ base::Result<base::Ref<loader::Device>> Session::device() {
   if (device_) return device_;
   for (auto check : {base::env_int("LAZYT_CACHE_SIZE", 1024, 1, 1 << 20).status(),
                      base::env_int("LAZYT_QUEUE", 4, 1, 1024).status(), base::env_bool("LAZYT_REPLAY", true).status(),
+                     base::env_bool("LAZYT_COMPILE_AHEAD", true).status(),
                      base::env_int("LAZYT_MAX_PENDING", 20000, 1, 1 << 30).status(),
                      base::env_bool("LAZYT_EAGER", false).status(),
                      base::env_int("LAZYT_PROBE_BYTES", 1 << 24, 0, 1 << 30).status(),
@@ -267,6 +255,7 @@ base::Status Session::use_backend(DeviceChoice choice) {
     for (Recorder* r : all) r->clear_tapes();
   }
   programs_.clear();
+  ahead_.clear();
   choice_ = std::move(choice);
   plugin_ = nullptr;
   device_ = std::move(device);
@@ -285,6 +274,7 @@ base::Status Session::add_kernel(const loader::CustomKernel& kernel) {
     return base::failed_precondition("add_kernel: another thread recorded meanwhile; add kernels when none does");
   for (Recorder* r : all) r->clear_tapes();
   programs_.clear();
+  ahead_.clear();
   return {};
 }
 
@@ -341,13 +331,21 @@ base::Status Session::flush(Recorder& recorder, FlushReason reason) {
       launch.reset();  // before the turn ends, as of what is submitted
       return {};
     }
-  executor().submit([this, launch, device = std::move(device)]() mutable {
+  std::shared_ptr<Draft> draft;
+  if (ahead_on_ && launch->variant->launch_ns.load(std::memory_order_relaxed) == UINT32_MAX) draft = ahead_.begin(launch->tape, launch->variant);
+  executor().submit([this, launch, device]() mutable {
     execute(*launch, device);
     launch.reset();
   }, [launch](const base::Status& lost) {
     auto error = lost.with_note(fmt::format("launch {}", launch->step), describe(*launch->tape));
     for (auto& out : launch->outputs) out->poison(error);
   });
+  launch.reset();
+  if (!draft) return {};
+  // Behind the launch, while the host records.
+  executor().submit([this, draft = std::move(draft), device = std::move(device)] { compile_ahead(*draft, device); });
+  submit.unlock();
+  if (reason == FlushReason::kValueNeeded) ahead_.help();
   return {};
 }
 
@@ -395,30 +393,31 @@ void Session::run(Launch& launch, const base::Ref<loader::Device>& device) {
 
 base::Result<base::Ref<exec::Plan>> Session::plan_for(const Tape& tape, Variant& variant,
                                                       const base::Ref<loader::Device>& device) {
+  static base::Counter &cached = base::counter("CachedCompile"), &uncached = base::counter("UncachedCompile"),
+                       &ahead = base::counter("CompiledAhead");
+  if (auto guess = ahead_.take(tape, variant.outputs); guess && guess->plan->device == device) {
+    if (guess->cached) cached.add();
+    else uncached.add(), ahead.add();
+    variant.rewrites = std::move(guess->rewrites);
+    return std::move(guess->plan);
+  }
   Timer timer("CompileTime");
-  LAZYT_ASSIGN_OR_RETURN(ir::Graph graph, lower(tape, variant.outputs));
-  // Before passes let an output have any input's memory.
-  variant.rewrites.clear();
-  for (const ir::Output& out : graph.outputs) variant.rewrites.push_back(out.donor);
-  LAZYT_RETURN_IF_ERROR(optimise(graph));
-  auto program = ir::Program::from_graph(graph);
-  const auto key = cache::ProgramCache::key(*program, tape.flags);
-  if (auto plan = programs_.find(key); plan && plan->device == device) {
-    base::counter("CachedCompile").add();
-    return plan;
-  }
-  base::counter("UncachedCompile").add();
-  if (auto folder = base::env("LAZYT_DUMP")) {
-    std::string path = fmt::format("{}/program_{}.lzp", *folder, programs_.size());
-    if (auto s = program->save(path); !s.ok()) base::log(LAZYT_LOG_WARNING, "LAZYT_DUMP: " + s.to_string());
-  }
-  program = nullptr;
-  std::vector<partition::Refusal> refusals;
-  LAZYT_ASSIGN_OR_RETURN(auto plan, partition::compile(std::move(graph), device, tape.flags, host_runner_, &refusals, &passes::decompose_and_mark));
-  for (const partition::Refusal& r : refusals) base::note_host_reason(base::host_name(r.op.substr(0, r.op.find('.'))), r.reason, r.line);
-  plan->name = where(tape);
-  programs_.insert(key, plan);
-  return plan;
+  LAZYT_ASSIGN_OR_RETURN(Prepared prepared, prepare(tape, variant.outputs));
+  LAZYT_ASSIGN_OR_RETURN(Compiled compiled, compile(std::move(prepared), device, programs_, host_runner_));
+  (compiled.cached ? cached : uncached).add();
+  for (const partition::Refusal& r : compiled.refusals)
+    base::note_host_reason(base::host_name(r.op.substr(0, r.op.find('.'))), r.reason, r.line);
+  variant.rewrites = std::move(compiled.rewrites);
+  return std::move(compiled.plan);
+}
+
+void Session::compile_ahead(Draft& draft, const base::Ref<loader::Device>& device) {
+  ahead_.finish(draft, [&](Prepared prepared) -> base::Result<Compiled> {
+    Timer timer("CompileAheadTime");
+    auto compiled = compile(std::move(prepared), device, programs_, host_runner_);
+    if (device->lost()) return device->lost_status();  // given up: another thread may be the executor's by now
+    return compiled;
+  });
 }
 
 base::Result<base::Ref<loader::Buffer>> Session::upload(const void* data, uint64_t size, loader::Keep keep) {

@@ -15,6 +15,7 @@
 #include "ir/graph.h"
 #include "loader/handles.h"
 #include "loader/worker.h"
+#include "trace/ahead.h"
 #include "trace/devices.h"
 #include "trace/recorder.h"
 
@@ -126,6 +127,7 @@ class Session {
   void run(Launch& launch, const base::Ref<loader::Device>& device);
   base::Result<base::Ref<exec::Plan>> plan_for(const Tape& tape, Variant& variant,
                                                const base::Ref<loader::Device>& device);
+  void compile_ahead(Draft& draft, const base::Ref<loader::Device>& device);
   loader::Worker& executor();
 
   std::mutex device_mutex_, submit_mutex_, recorders_mutex_;
@@ -136,9 +138,10 @@ class Session {
   DeviceChoice choice_;
   std::unique_ptr<loader::Worker> executor_;
   cache::ProgramCache programs_;
+  Ahead ahead_;
   size_t queue_ = 4;
   static std::atomic<exec::HostRunner*> host_runner_;
-  static std::atomic<bool> replay_, forked_, at_exit_;
+  static std::atomic<bool> replay_, ahead_on_, forked_, at_exit_;
 };
 
 }  // namespace lazyt::trace

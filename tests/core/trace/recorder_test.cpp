@@ -7,75 +7,10 @@
 #include <optional>
 #include <thread>
 
+#include "recorder_fixture.h"
+
 namespace lazyt::trace {
 namespace {
-
-class RecorderTest : public ::testing::Test {
- protected:
-  RecorderTest() {
-    for (Op* op : {&add, &mul}) {
-      op->args = {{"self", ArgType::kTensor}, {"other", ArgType::kTensor}};
-      op->recorded = &base::counter("test::op");
-    }
-    add_in_place.args = {{"self", ArgType::kTensor, true}, {"other", ArgType::kTensor}};
-    add_in_place.recorded = add.recorded;
-    add.name = "aten::add", mul.name = "aten::mul", add_in_place.name = "aten::add_";
-  }
-
-  static base::Ref<exec::Data> data(int64_t n) {
-    return base::make_ref<exec::Data>(base::Meta::contiguous(LAZYT_DTYPE_FLOAT32, {n}), 4 * n, base::Ref<loader::Buffer>());
-  }
-  Storage input(int64_t n = 4) {
-    Storage s;
-    s.size_bytes = 4 * n;
-    s.data = data(n);
-    return s;
-  }
-
-  // Records a call over whole one-dim storages; true if it was replayed.
-  bool record(Op& op, std::vector<Storage*> operands, Storage* result, double number = 0, bool with_number = false) {
-    return *record_on(recorder, op, operands, result, number, with_number);
-  }
-  // Nothing if an operand is pending in another trace.
-  std::optional<bool> record_on(Recorder& recorder, Op& op, std::vector<Storage*> operands, Storage* result,
-                                double number = 0, bool with_number = false) {
-    Call call;
-    call.clear(&op);
-    for (size_t i = 0; i < operands.size(); i++) {
-      if (op.args[i].written) call.writes.push_back(static_cast<uint32_t>(call.operands.size()));
-      int64_t n = static_cast<int64_t>(operands[i]->size_bytes / 4);
-      call.operands.push_back(operands[i]);
-      call.signature.append({tagged(kTensor, 1, LAZYT_DTYPE_FLOAT32), 0, static_cast<uint64_t>(n), 1});
-    }
-    if (with_number) {
-      lazyt_scalar_t s{};
-      std::memcpy(s.bytes, &number, 8);
-      call.signature.push_back(tagged(kHostScalar, LAZYT_DTYPE_FLOAT64, 1));
-      call.scalars.push_back(s);
-      call.scalar_types.push_back({LAZYT_DTYPE_FLOAT64, true});
-    }
-    std::lock_guard lock(recorder.mutex());
-    bool replayed = recorder.replay(call) != nullptr;
-    if (!replayed) {
-      Words metas;
-      put_meta(metas, base::Meta::contiguous(LAZYT_DTYPE_FLOAT32, {static_cast<int64_t>(operands[0]->size_bytes / 4)}));
-      if (!recorder.append(call, metas, result ? 1 : 0, nullptr)) return std::nullopt;
-    }
-    if (result) {
-      result->size_bytes = operands[0]->size_bytes;
-      recorder.bind(*result, recorder.first_result());
-    }
-    return replayed;
-  }
-  Launch flush() { return flush(recorder); }
-  static Launch flush(Recorder& recorder) {
-    std::lock_guard lock(recorder.mutex());
-    return recorder.flush(FlushReason::kMarkStep);
-  }
-
-  Op add, mul, add_in_place;
-  Recorder recorder;
-};
 
 TEST_F(RecorderTest, TheSecondTimeAStepIsReplayed) {
   Storage a = input(), b = input();
@@ -142,6 +77,56 @@ TEST_F(RecorderTest, ADeviationKeepsThePrefix) {
   EXPECT_EQ(second.tape->header(0).op, &add);
   EXPECT_EQ(second.tape->header(1).op, &mul);
   EXPECT_EQ(second.inputs.size(), 2u);
+}
+
+// The tape of a step is the same, word by word, whether its calls were followed or not.
+void expect_same_tape(const Tape& a, const Tape& b) {
+  EXPECT_EQ(a.words, b.words);
+  EXPECT_EQ(a.slots, b.slots);
+  EXPECT_EQ(a.slot_bytes, b.slot_bytes);
+  EXPECT_EQ(a.inputs, b.inputs);
+  ASSERT_EQ(a.tokens.size(), b.tokens.size());
+  for (size_t i = 0; i < a.tokens.size(); i++) EXPECT_EQ(a.tokens[i].prefix_hash, b.tokens[i].prefix_hash) << i;
+}
+
+TEST_F(RecorderTest, BehindADeviationWhatIsTheSameIsFollowed) {
+  Storage a = input(), b = input();
+  Recorder plain;
+  plain.set_replay(false);
+  auto step = [&](Recorder& recorder, Op& middle, double number) {
+    Storage c = input(8), d = input(), x, y, z, w, v;
+    std::vector<bool> followed;
+    auto record = [&](Op& op, std::vector<Storage*> operands, Storage* result, bool with_number = false) {
+      followed.push_back(*record_on(recorder, op, operands, result, number, with_number));
+    };
+    record(add, {&a, &b}, &x);
+    record(middle, {&x, &b}, &y);
+    record(mul, {&y, &b}, &z, true);
+    record(mul, {&c, &c}, &w);           // an input met for the first time
+    record(add_in_place, {&d, &z}, nullptr);
+    record(add, {&d, &z}, &v);
+    Launch launch = flush(recorder);
+    for (Storage* s : {&c, &d, &x, &y, &z, &w, &v}) recorder.forget(*s);
+    return std::pair(std::move(launch), followed);
+  };
+  step(recorder, add, 1);
+  auto [launch, followed] = step(recorder, mul, 2);
+  EXPECT_EQ(followed, std::vector<bool>({true, false, true, true, true, true}));
+  for (Storage* s : {&a, &b}) recorder.forget(*s);
+  expect_same_tape(*launch.tape, *step(plain, mul, 2).first.tape);
+  ASSERT_EQ(launch.tape->scalars.size(), 1u);
+  EXPECT_EQ(launch.inputs.size(), 5u);  // four tensors and the number
+}
+
+TEST_F(RecorderTest, BehindACallMoreNothingIsTheSame) {
+  Storage a = input(), b = input(), x, y, z, v, w;
+  record(add, {&a, &b}, &x);
+  record(mul, {&x, &b}, &y);
+  flush();
+  EXPECT_TRUE(record(add, {&a, &b}, &z));
+  EXPECT_FALSE(record(add, {&z, &b}, &v));
+  EXPECT_FALSE(record(mul, {&z, &b}, &w)) << "its result has another slot";
+  EXPECT_EQ(flush().tape->tokens.back().first_result, 4u);
 }
 
 TEST_F(RecorderTest, SeveralTapesWithOneBeginningAreTold) {

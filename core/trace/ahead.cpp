@@ -1,0 +1,289 @@
+#include "trace/ahead.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+
+#include "base/counters.h"
+#include "ir/registry.h"
+
+namespace lazyt::trace {
+namespace {
+
+// A step may be several programs, each of which grows.
+constexpr size_t kRecent = 16, kLine = 9, kGuesses = 4;
+constexpr uint64_t kMostSize = uint64_t{1} << 48;  // numbers below it can be added up
+
+bool sizes_grow_with_operands(const Op& op) {
+  static const auto& names = *new std::unordered_set<std::string_view>{
+      "aten::_log_softmax",
+      "aten::_softmax",
+      "aten::addmm",
+      "aten::addmv",
+      "aten::amax",
+      "aten::amin",
+      "aten::argmax",
+      "aten::argmin",
+      "aten::baddbmm",
+      "aten::bmm",
+      "aten::cat",
+      "aten::clone",
+      "aten::copy",
+      "aten::cumsum",
+      "aten::embedding",
+      "aten::fill",
+      "aten::full",
+      "aten::gather",
+      "aten::index_select",
+      "aten::linear",
+      "aten::masked_fill",
+      "aten::mean",
+      "aten::mm",
+      "aten::native_layer_norm",
+      "aten::ones",
+      "aten::_fused_rms_norm",
+      "aten::_scaled_dot_product_flash_attention_for_cpu",
+      "aten::_to_copy",
+      "aten::stack",
+      "aten::sum",
+      "aten::tril",
+      "aten::triu",
+      "aten::where",
+      "aten::zeros",
+  };
+  if (op.lowering == Lowering::kCopy || op.lowering == Lowering::kFill || op.lowering == Lowering::kZero)
+    return true;
+  if (names.contains(op.functional_name)) return true;
+  const ir::OpInfo* info = ir::find_op(op.functional_name, op.functional_overload);
+  return info && info->promote != ir::Promote::kNone && info->axis_args == 0;  // pointwise
+}
+
+// Three words in a row, at the same place of three tapes, and what is written behind them.
+class Row {
+ public:
+  Row(const uint64_t* a, const uint64_t* b, const uint64_t* c, uint64_t* next)
+      : a_(a), b_(b), c_(c), next_(next) {}
+
+  uint64_t word() const { return c_[at_]; }
+  const uint64_t* words() const { return c_ + at_; }
+  bool at_end(const uint64_t* end) const { return c_ + at_ >= end; }
+  bool changed() const { return changed_; }
+  void forget_changes() { changed_ = false; }
+
+  // n words that may not change.
+  bool same(size_t n = 1) {
+    const bool equal =
+        std::memcmp(a_ + at_, c_ + at_, n * 8) == 0 && std::memcmp(b_ + at_, c_ + at_, n * 8) == 0;
+    at_ += n;
+    return equal;
+  }
+  // n sizes (offsets, strides) that may grow or shrink, to no less than least.
+  bool go_on(size_t n, uint64_t least = 0) {
+    for (; n > 0; n--, at_++) {
+      const uint64_t step = c_[at_] - b_[at_];
+      if (b_[at_] - a_[at_] != step) return false;
+      if (step == 0) continue;
+      changed_ = true;
+      next_[at_] = c_[at_] + step;
+      for (uint64_t size : {a_[at_], b_[at_], c_[at_], next_[at_]})
+        if (size < least || size > kMostSize) return false;
+    }
+    return true;
+  }
+  bool meta_goes_on() {  // as put_meta writes
+    const size_t rank = word() >> 8;
+    return same() && go_on(rank, 1) && go_on(rank);
+  }
+
+ private:
+  const uint64_t *a_, *b_, *c_;
+  uint64_t* next_;  // a copy of c's
+  size_t at_ = 0;
+  bool changed_ = false;
+};
+
+// Of integers only sizes go on: others count dims, say, of which there may be no more.
+bool entry_goes_on(Row& row, bool ints_are_sizes) {
+  const uint64_t* w = row.words();
+  if (tag_of(*w) == kTensor)
+    return row.same() && row.go_on(1) && row.go_on(low_of(*w), 1) && row.go_on(low_of(*w));
+  if (tag_of(*w) == kInts && ints_are_sizes) return row.same() && row.go_on(low_of(*w), 1);
+  return row.same(entry_words(w));
+}
+
+bool role_goes_on(Row& row) {
+  const uint64_t role = row.word();
+  if (!row.same()) return false;
+  if (role & kNewInput) return row.meta_goes_on() && row.go_on(1);
+  return !(role & kUninitialised) || row.go_on(1);
+}
+
+bool token_goes_on(Row& row, const TokenHeader& h) {
+  if (!row.same(kHeaderWords)) return false;
+  row.forget_changes();
+  const uint64_t* end = row.words() + h.signature;
+  const std::string_view name = h.op->functional_name;
+  const bool ints_are_sizes = name == "aten::full" || name == "aten::ones" || name == "aten::zeros";
+  while (!row.at_end(end))
+    if (!entry_goes_on(row, ints_are_sizes)) return false;
+  for (end += h.roles; !row.at_end(end);)
+    if (!role_goes_on(row)) return false;
+  for (end += h.metas; !row.at_end(end);)
+    if (!row.meta_goes_on()) return false;
+  return !row.changed() || sizes_grow_with_operands(*h.op);
+}
+
+bool alike(const Tape& a, const Tape& b) {
+  auto same_scalar = [](const ScalarType& x, const ScalarType& y) {
+    return x.dtype == y.dtype && x.weak == y.weak;
+  };
+  auto same_token = [](const Token& x, const Token& y) {
+    return x.offset == y.offset && x.first_result == y.first_result && x.parts == y.parts &&
+           x.moved == y.moved;
+  };
+  return a.flags == b.flags && a.default_float == b.default_float && a.words.size() == b.words.size() &&
+         a.slots.size() == b.slots.size() && a.inputs == b.inputs &&
+         std::ranges::equal(a.tokens, b.tokens, same_token) &&
+         std::ranges::equal(a.scalars, b.scalars, same_scalar);
+}
+
+// As words, since that is what goes on.
+Words slots_of(const Tape& t) {
+  Words words;
+  for (size_t i = 0; i < t.slots.size(); i++) put_meta(words, t.slots[i]), words.push_back(t.slot_bytes[i]);
+  return words;
+}
+
+bool slots_go_on(const Tape& a, const Tape& b, const Tape& c, Tape& next) {
+  const Words of_a = slots_of(a), of_b = slots_of(b), of_c = slots_of(c);
+  if (of_a.size() != of_c.size() || of_b.size() != of_c.size()) return false;
+  Words of_next = of_c;
+  Row row(of_a.data(), of_b.data(), of_c.data(), of_next.data());
+  const uint64_t* words = of_next.data();
+  for (size_t i = 0; i < c.slots.size(); i++) {
+    if (!row.meta_goes_on() || !row.go_on(1)) return false;
+    next.slots[i] = take_meta(words);
+    next.slot_bytes[i] = *words++;
+    if (static_cast<uint64_t>(next.slots[i].span_bytes()) > next.slot_bytes[i]) return false;
+  }
+  return true;
+}
+
+bool operands_lie_in_their_storages(const Tape& t) {
+  bool inside = true;
+  for (size_t i = 0; i < t.tokens.size(); i++) {
+    const TokenHeader& h = t.header(i);
+    const uint64_t* signature = reinterpret_cast<const uint64_t*>(&h) + kHeaderWords;
+    const uint64_t* role = signature + h.signature;
+    for_each_tensor(signature, h.signature, [&](const uint64_t* w) {
+      const base::Meta view = meta_of_tensor(w);
+      const uint64_t begin = w[1] == kMoved ? 0 : w[1] * lazyt_dtype_size(view.dtype);
+      inside = inside && begin + view.span_bytes() <= t.slot_bytes[low_of(*role)];
+      role += role_words(role);
+    });
+  }
+  return inside;
+}
+
+}  // namespace
+
+base::Ref<Tape> following(const Tape& a, const Tape& b, const Tape& c) {
+  if (!alike(a, b) || !alike(b, c)) return nullptr;
+  auto next = base::make_ref<Tape>();
+  next->words = c.words;
+  Row row(a.words.data(), b.words.data(), c.words.data(), next->words.data());
+  for (size_t i = 0; i < c.tokens.size(); i++)
+    if (!token_goes_on(row, c.header(i))) return nullptr;
+  if (next->words == c.words) return nullptr;
+  next->tokens = c.tokens;
+  next->slots = c.slots;
+  next->slot_bytes = c.slot_bytes;
+  if (!slots_go_on(a, b, c, *next) || !operands_lie_in_their_storages(*next)) return nullptr;
+  next->inputs = c.inputs;
+  next->scalars = c.scalars;
+  next->default_float = c.default_float;
+  next->flags = c.flags;
+  return next;
+}
+
+bool same_program(const Tape& a, const Tape& b) {
+  return alike(a, b) && a.words == b.words && a.slots == b.slots && a.slot_bytes == b.slot_bytes;
+}
+
+Draft::Result* Draft::get() {
+  std::call_once(once_, [this] {
+    const auto start = std::chrono::steady_clock::now();
+    base::Ref<Tape> next;
+    for (size_t b = 1; b < line_.size() && !next; b++)
+      for (size_t a = b + 1; a < line_.size() && !next; a++)
+        next = following(*line_[a], *line_[b], *line_[0]);
+    line_.clear();
+    if (!next) return;
+    try {
+      if (auto prepared = prepare(*next, outputs()); prepared.ok())
+        result_.emplace(std::move(next), std::move(prepared).value());
+    } catch (const std::exception&) {  // no memory, say
+    }
+    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
+    base::record_time("PrepareAheadTime", spent.count());
+  });
+  return result_ ? &*result_ : nullptr;
+}
+
+std::shared_ptr<Draft> Ahead::begin(base::Ref<Tape> tape, base::Ref<Variant> variant) {
+  if (!recent_.empty() && recent_.front() == tape) return nullptr;
+  std::vector<base::Ref<Tape>> line{tape};
+  for (const auto& t : recent_)
+    if (t->words.size() == tape->words.size() && line.size() < kLine) line.push_back(t);
+  recent_.push_front(std::move(tape));
+  if (recent_.size() > kRecent) recent_.pop_back();
+  if (line.size() < 3) return nullptr;
+  auto draft = std::make_shared<Draft>(std::move(line), std::move(variant));
+  std::lock_guard lock(mutex_);
+  latest_ = draft;
+  return draft;
+}
+
+void Ahead::help() {
+  std::shared_ptr<Draft> draft;
+  {
+    std::lock_guard lock(mutex_);
+    draft = std::exchange(latest_, nullptr);
+  }
+  if (draft) draft->get();
+}
+
+void Ahead::finish(Draft& draft, const Compile& compile) {
+  try {
+    Draft::Result* result = draft.get();
+    if (!result) return;
+    auto compiled = compile(std::move(result->prepared));
+    if (!compiled.ok() || !compiled.value().refusals.empty()) return;
+    Compiled& c = compiled.value();
+    guesses_.push_front(
+        {std::move(result->tape), draft.outputs(), std::move(c.rewrites), std::move(c.plan), c.cached});
+    if (guesses_.size() > kGuesses) guesses_.pop_back();
+  } catch (const std::exception&) {
+  }
+}
+
+void Ahead::clear() {
+  recent_.clear(), guesses_.clear();
+  std::lock_guard lock(mutex_);
+  latest_ = nullptr;
+}
+
+std::optional<Ahead::Guess> Ahead::take(const Tape& tape, std::span<const uint32_t> outputs) {
+  for (auto g = guesses_.begin(); g != guesses_.end(); ++g)
+    if (std::ranges::equal(g->outputs, outputs) && same_program(*g->tape, tape)) {
+      Guess found = std::move(*g);
+      guesses_.erase(g);
+      return found;
+    }
+  return std::nullopt;
+}
+
+}  // namespace lazyt::trace

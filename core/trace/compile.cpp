@@ -1,0 +1,66 @@
+#include "trace/compile.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "base/env.h"
+#include "base/log.h"
+#include "ir/program.h"
+#include "ir/verifier.h"
+#include "partition/compile.h"
+#include "passes/decomposition.h"
+#include "passes/pipeline.h"
+#include "trace/lower.h"
+
+namespace lazyt::trace {
+
+std::string where(const Tape& tape) {
+  for (size_t i = tape.tokens.size(); i-- > 0;)
+    if (tape.tokens[i].source)
+      return fmt::format("{}:{}", tape.tokens[i].source->file, tape.tokens[i].source->line);
+  return "";
+}
+
+base::Status optimise(ir::Graph& graph) {
+  static const auto& verify_each = *new base::Result<bool>(base::env_bool("LAZYT_VERIFY", false));
+  LAZYT_RETURN_IF_ERROR(verify_each.status());
+  LAZYT_RETURN_IF_ERROR(passes::run_pipeline(graph, verify_each.value()));
+  return verify_each.value() ? base::Status() : ir::verify(graph);
+}
+
+base::Result<Prepared> prepare(const Tape& tape, std::span<const uint32_t> outputs) {
+  Prepared p;
+  LAZYT_ASSIGN_OR_RETURN(p.graph, lower(tape, outputs));
+  // Before passes let an output have any input's memory.
+  for (const ir::Output& out : p.graph.outputs) p.rewrites.push_back(out.donor);
+  LAZYT_RETURN_IF_ERROR(optimise(p.graph));
+  p.key = cache::ProgramCache::key(*ir::Program::from_graph(p.graph), tape.flags);
+  p.flags = tape.flags;
+  p.name = where(tape);
+  return p;
+}
+
+base::Result<Compiled> compile(Prepared prepared, const base::Ref<loader::Device>& device,
+                               cache::ProgramCache& programs, exec::HostRunner* host_runner) {
+  Compiled result;
+  result.rewrites = std::move(prepared.rewrites);
+  if (auto plan = programs.find(prepared.key); plan && plan->device == device) {
+    result.plan = std::move(plan);
+    result.cached = true;
+    return result;
+  }
+  if (auto folder = base::env("LAZYT_DUMP")) {
+    std::string path = fmt::format("{}/program_{}.lzp", *folder, programs.size());
+    if (auto s = ir::Program::from_graph(prepared.graph)->save(path); !s.ok())
+      base::log(LAZYT_LOG_WARNING, "LAZYT_DUMP: " + s.to_string());
+  }
+  LAZYT_ASSIGN_OR_RETURN(result.plan,
+                         partition::compile(std::move(prepared.graph), device, prepared.flags, host_runner,
+                                            &result.refusals, &passes::decompose_and_mark));
+  result.plan->name = std::move(prepared.name);
+  programs.insert(prepared.key, result.plan);
+  return result;
+}
+
+}  // namespace lazyt::trace

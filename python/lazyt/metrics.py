@@ -2,7 +2,8 @@
 
 CachedCompile, UncachedCompile, CreateLtcTensor, DestroyLtcTensor, DeviceDataCacheMiss, MarkStep;
 `lazyt::<op>` for each operator recorded, `aten::<op>` for each that ran on the host (a timer, too: the kernel's
-time without its copies), `Flush<Reason>` for each cut.
+time without its copies), `Flush<Reason>` for each cut. CompiledAhead counts the programs (of UncachedCompile) that
+were compiled before their step was recorded; the timers PrepareAheadTime and CompileAheadTime are what that took, used or not.
 """
 
 from . import _C

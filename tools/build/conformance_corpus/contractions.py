@@ -32,22 +32,5 @@ def make(folder):
     ):
         x, w, v = grid(2, channels, size, size), grid(out, channels // groups, kernel, kernel), grid(out)
         rest = [[stride] * 2, [padding] * 2, [dilation] * 2, False, [0, 0], groups]
-        work = channels // groups * kernel * kernel
-        y = torch.ops.aten.convolution(x.double(), w.double(), v.double(), *rest)
-        c.case(
-            f"convolution_{name}",
-            "aten::convolution",
-            [x, w, v, *rest],
-            torch.ops.aten.convolution.default,
-            terms=work * 32,
-        )
-        g = grid(*y.shape)
-        spots = y.shape[0] * y.shape[2] * y.shape[3]
-        c.case(
-            f"convolution_backward_{name}",
-            "aten::convolution_backward",
-            [g, x, w, [out], *rest, [True, True, True]],
-            lambda *p: list(torch.ops.aten.convolution_backward.default(*p)),
-            terms=max(spots, work * out) * 16,
-        )
+        c.convolution(name, x, w, v, rest)
     c.write(folder)

@@ -132,6 +132,25 @@ class Corpus:
             eps = 0.0 if exact or not d.is_floating_point else EPS[NAMES[d]]
             self.lines.append(f"out {rel * eps:.3g} {terms * eps:.3g} {numbers(r, self.digits)}".strip())
 
+    def convolution(self, name, x, w, bias, rest):
+        """A case of it, and one of its gradients. rest: the arguments from the strides on."""
+        y = torch.ops.aten.convolution(x.double(), w.double(), bias.double(), *rest)
+        terms, out = w[0].numel(), w.shape[0]
+        self.case(
+            f"convolution_{name}",
+            "aten::convolution",
+            [x, w, bias, *rest],
+            torch.ops.aten.convolution.default,
+            terms=terms * 32,
+        )
+        self.case(
+            f"convolution_backward_{name}",
+            "aten::convolution_backward",
+            [grid(*y.shape), x, w, [out], *rest, [True, True, True]],
+            lambda *p: list(torch.ops.aten.convolution_backward.default(*p)),
+            terms=max(y[:, 0].numel(), terms * out) * 16,
+        )
+
     def write(self, folder: Path):
         (folder / f"{self.name}.lzt").write_text("\n".join(self.lines) + "\n", encoding="utf-8")
 

@@ -17,13 +17,10 @@
 #include "base/log.h"
 #include "exec/in_flight.h"
 #include "exec/transfer.h"
-#include "ir/program.h"
-#include "ir/verifier.h"
 #include "loader/loader.h"
 #include "loader/parallel.h"
 #include "partition/compile.h"
 #include "passes/decomposition.h"
-#include "passes/pipeline.h"
 #include "trace/compile.h"
 #include "trace/lower.h"
 

@@ -224,7 +224,7 @@ Draft::Result* Draft::get() {
     if (!next) return;
     try {
       if (auto prepared = prepare(*next, outputs()); prepared.ok())
-        result_.emplace(std::move(next), std::move(prepared).value());
+        result_ = Result{std::move(next), std::move(prepared).value()};
     } catch (const std::exception&) {  // no memory, say
     }
     const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;

@@ -1,4 +1,5 @@
-"""f32 products and convolutions are as exact as multiply-adds in f32, by whatever the CPU has for them."""
+"""f32 products and convolutions are as exact as multiply-adds in f32, by whatever the CPU has for them;
+products of f64 are as exact as eager's, those of integers equal."""
 
 import os
 import subprocess
@@ -140,6 +141,85 @@ def test_threads_change_no_bit():
         (matrix(1030, 520), matrix(520, 300)),
         (matrix(70, 90, batch=(3,)), matrix(90, 130, batch=(3,))),
     ]
+    try:
+        results = []
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            results.append([(a.to(DEVICE) @ b.to(DEVICE)).cpu() for a, b in operands])
+    finally:
+        torch.set_num_threads(before)
+    for other in results[1:]:
+        assert all(torch.equal(x, y) for x, y in zip(results[0], other, strict=True))
+
+
+def draw(dtype: torch.dtype, rows: int, columns: int, turned: bool = False, batch: tuple[int, ...] = ()):
+    if dtype.is_floating_point:
+        return matrix(rows, columns, turned, batch).to(dtype)
+    t = torch.randint(0, 100, (*batch, columns, rows) if turned else (*batch, rows, columns), dtype=dtype)
+    return t.mT if turned else t
+
+
+def check_own(f, *operands: torch.Tensor) -> None:
+    """Integers are eager's; what f64 adds up in another order errs by as many roundings at most."""
+    got, want = f(*(t.to(DEVICE) for t in operands)).cpu(), f(*operands)
+    assert got.dtype == want.dtype and got.shape == want.shape
+    if not want.dtype.is_floating_point:
+        assert torch.equal(got, want)
+        return
+    magnitude = f(*(t.abs() for t in operands))
+    assert ((got - want).abs() <= 2.0**-47 * magnitude).all()
+
+
+OWN = [torch.float64, torch.int64, torch.int32, torch.int16, torch.uint8]
+# Below, at and beyond 8 rows and 64 columns, where rows are packed; 128 rows, 256 of depth, ends of vectors.
+OWN_SIZES = [(3, 5, 7), (7, 64, 40), (8, 64, 256), (9, 63, 40), (135, 81, 257), (300, 65, 513), (20, 200, 1)]
+
+
+@pytest.mark.parametrize("dtype", OWN, ids=str)
+@pytest.mark.parametrize("turned", [(False, False), (False, True), (True, False), (True, True)])
+def test_products_of_doubles_and_integers(dtype, turned):
+    torch.manual_seed(0)
+    for m, n, k in OWN_SIZES:
+        check_own(torch.mm, draw(dtype, m, k, turned[0]), draw(dtype, k, n, turned[1]))
+        check_own(torch.bmm, draw(dtype, m, k, turned[0], (3,)), draw(dtype, k, n, turned[1], (3,)))
+
+
+@pytest.mark.parametrize("dtype", OWN[:2], ids=str)
+def test_what_is_added_to_products_of_doubles_and_integers(dtype):
+    torch.manual_seed(0)
+    a, b = draw(dtype, 150, 300), draw(dtype, 300, 70)
+    for addend in (draw(dtype, 1, 70), draw(dtype, 150, 1), draw(dtype, 150, 70), draw(dtype, 150, 70, True)):
+        check_own(torch.addmm, addend, a, b)
+        check_own(lambda c, a, b: torch.addmm(c, a, b, beta=2, alpha=3), addend.abs(), a.abs(), b.abs())
+
+
+@pytest.mark.parametrize("dtype", OWN[:2], ids=str)
+def test_operands_whose_rows_or_columns_share_elements_or_lie_apart(dtype):
+    torch.manual_seed(0)
+    wide = draw(dtype, 200, 300)
+    layouts = [
+        lambda t: t[:, :1].expand(200, 100),
+        lambda t: t[:1, :100].expand(200, 100),
+        lambda t: t[:, ::3],
+        lambda t: t[::2, ::3].mT.contiguous().mT[:100].repeat(2, 1),
+        lambda t: t.as_strided((200, 100), (1, 2)),
+        lambda t: t.as_strided((200, 100), (1, 300)),
+        lambda t: t.as_strided((200, 100), (100, 1)),
+    ]
+    for left in layouts:
+        for right in layouts:
+            check_own(torch.mm, left(wide), right(wide).mT)
+            check_own(torch.mm, left(wide).mT, right(wide))
+
+
+@pytest.mark.parametrize("dtype", OWN[:2], ids=str)
+def test_threads_change_no_bit_of_products_of_doubles_and_integers(dtype):
+    torch.manual_seed(0)
+    operands = [
+        (draw(dtype, 300, 270), draw(dtype, 270, 500)),
+        (draw(dtype, 70, 90, True, (3,)), draw(dtype, 90, 130, True, (3,))),
+    ]
+    before = torch.get_num_threads()
     try:
         results = []
         for threads in (1, 2, 3):

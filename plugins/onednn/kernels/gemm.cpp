@@ -1,5 +1,7 @@
 #include "gemm.h"
 
+#include <omp.h>
+
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
@@ -16,54 +18,115 @@ template <class T>
 using Sum = std::conditional_t<std::is_integral_v<T>, std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>,
                                std::conditional_t<std::is_same_v<T, double>, double, float>>;
 
-// ---- Any element type: b packed to panels as wide as two vectors.
+// ---- Any element type: b packed to panels as wide as two vectors
 
-constexpr int kDepth = 256, kBlock = 128;
+constexpr int64_t kDepth = 256, kBlock = 128;
+// Floats: a packed, too, so many rows side by side: rows of a matrix often lie in the same few lines of the first-level
+// cache, each in a page of its own. It pays if as many panels are multiplied.
+constexpr int64_t kTall = 8, kPanelsToPack = 4;
 
 template <class T>
-void run(const Gemm& g, int threads, TileGemm<T> multiply) {
+struct Multiply {
+  TileGemm<T> plain, turned;  // turned: null if there is none
+};
+
+int64_t pieces(int64_t n, int64_t size) { return (n + size - 1) / size; }
+
+template <class T>
+bool packs_rows(const Gemm& g) {
+  return std::is_floating_point_v<T> && g.m >= kTall && g.n >= kPanelsToPack * kPanel<T>;
+}
+
+// Pieces of work along the columns: as many as keep threads busy, as each packs its rows for itself.
+int64_t shares(const Gemm& g, int64_t panels, int threads) {
+  return threads == 1 ? 1 : std::min(panels, pieces(4 * threads, g.batch * pieces(g.m, kBlock)));
+}
+
+template <class T>
+const T* element(const Matrix& m, int64_t batch, int64_t row, int64_t column) {
+  return static_cast<const T*>(m.data) + batch * m.batch_stride + row * m.row_stride + column * m.column_stride;
+}
+
+template <class T>
+void pack_panel(const Matrix& b, const T* from, int64_t depth, int64_t width, T* panel) {
   constexpr int64_t columns = kPanel<T>;
-  const int64_t row_blocks = (g.m + kBlock - 1) / kBlock, panels = (g.n + columns - 1) / columns;
+  if (width < columns) std::fill_n(panel, depth * columns, T(0));
+  if constexpr (sizeof(T) >= 4) {
+    if (b.column_stride != 1) return transpose(panel, columns, from, b.column_stride, width, depth);
+  }
+  for (int64_t k = 0; k < depth; ++k) std::copy_n(from + k * b.row_stride, width, panel + k * columns);
+}
+
+template <class T>
+void pack_rows(const Matrix& a, const T* from, int64_t rows, int64_t depth, T* to) {
+  if constexpr (std::is_floating_point_v<T>) {
+    for (int64_t i = 0; i < rows; i += kTall, to += kTall * depth) {
+      const int64_t some = std::min(kTall, rows - i);
+      if (a.column_stride == 1)
+        transpose(to, some, from + i * a.row_stride, a.row_stride, some, depth);
+      else
+        for (int64_t k = 0; k < depth; ++k) std::copy_n(from + i + k * a.column_stride, some, to + k * some);
+    }
+  }
+}
+
+// c = beta * addend, of a block.
+template <class T>
+void begin_block(const Gemm& g, T beta, const T* addend, T* c, int64_t rows, int64_t width) {
+  for (int64_t i = 0; i < rows; ++i) {
+    T* row = c + i * g.n;
+    const T* from = addend + i * g.addend.row_stride;
+    if (beta == 0)
+      std::fill_n(row, width, T(0));
+    else if (beta == 1 && g.addend.column_stride == 1)
+      std::copy_n(from, width, row);
+    else
+      for (int64_t j = 0; j < width; ++j)
+        row[j] = static_cast<T>(static_cast<Sum<T>>(beta) * static_cast<Sum<T>>(from[j * g.addend.column_stride]));
+  }
+}
+
+template <class T>
+void run(const Gemm& g, int threads, Multiply<T> multiply, std::byte* scratch) {
+  constexpr int64_t columns = kPanel<T>;
   const bool large = static_cast<double>(g.batch) * static_cast<double>(g.m * g.n) * static_cast<double>(g.k) > 1e6;
-#pragma omp parallel for collapse(3) num_threads(threads) if (threads > 1 && large)
+  if (!large) threads = 1;
+  const bool packs = packs_rows<T>(g), is_turned = g.a.column_stride != 1;
+  const int64_t row_blocks = pieces(g.m, kBlock), panels = pieces(g.n, columns), all = shares(g, panels, threads);
+  constexpr bool is_float = std::is_floating_point_v<T>;
+  const T alpha = is_float ? static_cast<T>(g.alpha) : static_cast<T>(g.int_alpha);
+  const T beta = is_float ? static_cast<T>(g.beta) : static_cast<T>(g.int_beta);
+  const bool begun = beta != 0 || g.k == 0;  // c holds what products are added to
+#pragma omp parallel for collapse(3) num_threads(threads) if (threads > 1)
   for (int64_t batch = 0; batch < g.batch; ++batch) {
     for (int64_t block = 0; block < row_blocks; ++block) {
-      for (int64_t p = 0; p < panels; ++p) {
+      for (int64_t share = 0; share < all; ++share) {
         alignas(64) T panel[kDepth * columns];
-        const int64_t i0 = block * kBlock, rows = std::min<int64_t>(kBlock, g.m - i0);
-        const int64_t j0 = p * columns, width = std::min<int64_t>(columns, g.n - j0);
-        const T* a = static_cast<const T*>(g.a.data) + batch * g.a.batch_stride + i0 * g.a.row_stride;
-        const T* b = static_cast<const T*>(g.b.data) + batch * g.b.batch_stride + j0;
-        T* c = static_cast<T*>(g.c) + (batch * g.m + i0) * g.n + j0;
-        constexpr bool is_float = std::is_floating_point_v<T>;
-        const T alpha = is_float ? static_cast<T>(g.alpha) : static_cast<T>(g.int_alpha);
-        const T beta = is_float ? static_cast<T>(g.beta) : static_cast<T>(g.int_beta);
-        const bool begun = beta != 0 || g.k == 0;  // c holds what products are added to
-        if (begun) {
-          const T* addend = static_cast<const T*>(g.addend.data) + batch * g.addend.batch_stride +
-                            i0 * g.addend.row_stride + j0 * g.addend.column_stride;
-          for (int64_t i = 0; i < rows; ++i) {
-            T* row = c + i * g.n;
-            const T* from = addend + i * g.addend.row_stride;
-            if (beta == 0)
-              std::fill_n(row, width, T(0));
-            else if (beta == 1 && g.addend.column_stride == 1)
-              std::copy_n(from, width, row);
-            else
-              for (int64_t j = 0; j < width; ++j)
-                row[j] = static_cast<T>(static_cast<Sum<T>>(beta) * static_cast<Sum<T>>(from[j * g.addend.column_stride]));
+        T* packed = packs ? reinterpret_cast<T*>(scratch) + omp_get_thread_num() * kDepth * kBlock : nullptr;
+        const int64_t i0 = block * kBlock, rows = std::min(kBlock, g.m - i0);
+        const int64_t first = panels * share / all * columns, last = std::min(g.n, panels * (share + 1) / all * columns);
+        for (int64_t k0 = 0; k0 < std::max<int64_t>(1, g.k); k0 += kDepth) {
+          const int64_t depth = std::min(kDepth, g.k - k0);
+          const T* left = element<T>(g.a, batch, i0, k0);
+          if (packs) pack_rows(g.a, left, rows, depth, packed);
+          for (int64_t j0 = first; j0 < last; j0 += columns) {
+            const int64_t width = std::min(columns, last - j0);
+            T* c = static_cast<T*>(g.c) + (batch * g.m + i0) * g.n + j0;
+            if (begun && k0 == 0) begin_block(g, beta, element<T>(g.addend, batch, i0, j0), c, rows, width);
+            if (depth == 0) continue;
+            pack_panel(g.b, element<T>(g.b, batch, k0, j0), depth, width, panel);
+            const bool accumulate = begun || k0 > 0;
+            if (packs) {
+              for (int64_t i = 0; i < rows; i += kTall) {
+                const int64_t some = std::min(kTall, rows - i);
+                multiply.turned(some, width, depth, alpha, packed + i * depth, some, panel, c + i * g.n, g.n, accumulate);
+              }
+            } else if (is_turned) {
+              multiply.turned(rows, width, depth, alpha, left, g.a.column_stride, panel, c, g.n, accumulate);
+            } else {
+              multiply.plain(rows, width, depth, alpha, left, g.a.row_stride, panel, c, g.n, accumulate);
+            }
           }
-        }
-        for (int64_t k0 = 0; k0 < g.k; k0 += kDepth) {
-          const int64_t depth = std::min<int64_t>(kDepth, g.k - k0);
-          for (int64_t k = 0; k < depth; ++k) {
-            const T* from = b + (k0 + k) * g.b.row_stride;
-            if (width == columns)
-              std::copy_n(from, columns, panel + k * columns);
-            else
-              std::fill(std::copy_n(from, width, panel + k * columns), panel + (k + 1) * columns, T(0));
-          }
-          multiply(rows, width, depth, alpha, a + k0, g.a.row_stride, panel, c, g.n, begun || k0 > 0);
         }
       }
     }
@@ -168,14 +231,22 @@ bool has_gemm(lazyt_dtype_t dtype) {
   }
 }
 
-void gemm(lazyt_dtype_t dtype, const Gemm& g, int threads) {
+bool reads_turned_left(lazyt_dtype_t dtype) { return dtype == LAZYT_DTYPE_FLOAT64; }
+bool reads_turned_right(lazyt_dtype_t dtype) { return lazyt_dtype_size(dtype) >= 4; }
+
+size_t gemm_scratch(lazyt_dtype_t dtype, const Gemm& g, int threads) {
+  if (dtype != LAZYT_DTYPE_FLOAT64 || !packs_rows<double>(g)) return 0;
+  return static_cast<size_t>(threads * kDepth * kBlock) * sizeof(double);
+}
+
+void gemm(lazyt_dtype_t dtype, const Gemm& g, int threads, std::byte* scratch) {
   const Rows& kernels = rows();
   switch (dtype) {  // products wrap alike, signed or not
-    case LAZYT_DTYPE_FLOAT64: return run<double>(g, threads, kernels.tile_f64.gemm);
-    case LAZYT_DTYPE_INT64: return run<uint64_t>(g, threads, kernels.gemm_u64);
-    case LAZYT_DTYPE_INT32: return run<uint32_t>(g, threads, kernels.gemm_u32);
-    case LAZYT_DTYPE_INT16: return run<uint16_t>(g, threads, kernels.gemm_u16);
-    default: return run<uint8_t>(g, threads, kernels.gemm_u8);
+    case LAZYT_DTYPE_FLOAT64: return run<double>(g, threads, {kernels.tile_f64.gemm, kernels.tile_f64.gemm_turned}, scratch);
+    case LAZYT_DTYPE_INT64: return run<uint64_t>(g, threads, {kernels.gemm_u64, nullptr}, scratch);
+    case LAZYT_DTYPE_INT32: return run<uint32_t>(g, threads, {kernels.gemm_u32, nullptr}, scratch);
+    case LAZYT_DTYPE_INT16: return run<uint16_t>(g, threads, {kernels.gemm_u16, nullptr}, scratch);
+    default: return run<uint8_t>(g, threads, {kernels.gemm_u8, nullptr}, scratch);
   }
 }
 

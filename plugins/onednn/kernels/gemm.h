@@ -2,6 +2,7 @@
 // the limit.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "lazyt/dtype.h"
@@ -15,7 +16,8 @@ struct Matrix {
 };
 
 // c = alpha * (a x b) + beta * addend; c has dense rows of n elements, one after the other. beta 0: addend is not read.
-// REQUIRES: elements of a row of a, and of b, lie side by side (column_stride 1)
+// REQUIRES: elements of a row of a, and of b, lie side by side (column_stride 1), or, where gemm() reads them turned,
+// those of a column (row_stride 1)
 struct Gemm {
   int64_t batch, m, n, k;
   Matrix a, b, addend;
@@ -27,8 +29,15 @@ struct Gemm {
 // Whether gemm() takes the dtype: f64, i64, i32, i16, i8, u8.
 bool has_gemm(lazyt_dtype_t dtype);
 
+// Whether gemm() reads a, and b, whose columns lie side by side.
+bool reads_turned_left(lazyt_dtype_t dtype);
+bool reads_turned_right(lazyt_dtype_t dtype);
+
+// Bytes that gemm() with so many threads, or fewer, wants aligned to 64; of g only the sizes count. May be 0.
+size_t gemm_scratch(lazyt_dtype_t dtype, const Gemm& g, int threads);
+
 // Results do not depend on the number of threads.
-void gemm(lazyt_dtype_t dtype, const Gemm& g, int threads);
+void gemm(lazyt_dtype_t dtype, const Gemm& g, int threads, std::byte* scratch);
 
 // y[i] = sum_j a[i, j] x[j] + bias[i]; bf16 in f32 arithmetic, integers wrap around. a: f32, bf16 or what has_gemm() takes
 // (as x, y and bias), one of its strides 1. bias may be null. y is written with stride 1; x has stride 1.

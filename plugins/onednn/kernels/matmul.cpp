@@ -88,14 +88,29 @@ Gemm gemm_of(const Product& p, const Frame& frame) {
   return g;
 }
 
+// Whether columns lie side by side, none over the other.
+bool is_turned(const Tensor& t) { return stride_or(t, 1, 1) == 1 && stride_or(t, 2, size(t, 1)) >= size(t, 1); }
+
 void emit_gemm(Builder& b, Product p) {
   toolkit::join_batch(p);
-  for (Tensor* t : {&p.a, &p.b})
-    if (stride_or(*t, 2, 1) != 1) *t = b.dense(*t);
-  std::vector<StorageId> reads{p.a.storage, p.b.storage};
+  const lazyt_dtype_t dtype = p.c.dtype;
+  auto read = [&](Tensor& t, bool turned) {
+    if (stride_or(t, 2, 1) != 1 && !(turned && is_turned(t))) t = b.dense(t);
+  };
+  read(p.a, reads_turned_left(dtype));
+  read(p.b, reads_turned_right(dtype));
+  const int64_t batch = size(p.c, 0), m = size(p.c, 1), n = size(p.c, 2), k = size(p.a, 2);
+  const int most = std::min(thread_count(), useful_threads(static_cast<double>(batch * m * n) * static_cast<double>(k)));
+  std::vector<StorageId> reads{p.a.storage, p.b.storage}, writes{p.c.storage};
   if (p.addend) reads.push_back(p.addend->storage);
-  b.add("matmul own", reads, {p.c.storage},
-        [p](const Frame& frame) { gemm(p.c.dtype, gemm_of(p, frame), frame.threads); });
+  std::optional<StorageId> scratch;
+  if (const size_t bytes = gemm_scratch(dtype, {batch, m, n, k}, most)) {
+    scratch = b.scratch(LAZYT_DTYPE_UINT8, {static_cast<int64_t>(bytes)}).storage;
+    writes.push_back(*scratch);
+  }
+  b.add("matmul own", reads, writes, [=](const Frame& frame) {
+    gemm(dtype, gemm_of(p, frame), std::min(frame.threads, most), scratch ? frame.storages[*scratch] : nullptr);
+  });
 }
 
 // One row or one column of results.

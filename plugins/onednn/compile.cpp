@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "kernels/bytes.h"
 #include "kernels/fused.h"
 #include "kernels/pointwise.h"
 #include "ops.h"
@@ -73,7 +74,7 @@ void Builder::copy_beside(const Tensor& from, const Tensor& to) {
   add("copy to a donor", {from.storage}, {to.storage}, [from, to, bytes = bytes_of(to.storage)](const Frame& frame) {
     const std::byte* src = frame.at<std::byte>(from);
     std::byte* dst = frame.at<std::byte>(to);
-    if (src != dst) std::memcpy(dst, src, bytes);
+    if (src != dst) copy_bytes(dst, src, bytes);
   });
 }
 

@@ -13,6 +13,9 @@ pytestmark = pytest.mark.skipif(
     os.environ.get("LAZYT_BACKEND") != "onednn", reason="kernels of the oneDNN plugin"
 )
 LENGTHS = (1, 31, 128, 515)
+ENDS = (1, 7, 8, 9, 15, 17, 63, 64, 65, 79, 80, 129, 511, 512, 513, 575, 600, 1101)
+if os.environ.get("LAZYT_BACKEND") == "cuda":  # each is compiled
+    ENDS = (9, 1101)
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 REAL = (*FLOATS, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
@@ -97,6 +100,69 @@ def test_extremes_and_their_places(dtype, n, nan):
     same(lambda x: torch.aminmax(x, dim=1), x)
     for f in (torch.amax, torch.amin):
         same(f, x)
+
+
+@pytest.mark.parametrize("dtype", REAL, ids=str)
+def test_totals_of_every_end(dtype):
+    """Of 8, 16, 64 and 512 elements at once, and what is left over."""
+    torch.manual_seed(0)
+    for n in ENDS:
+        x = torch.randint(0, 100, (3, n)).sub(0 if dtype == torch.uint8 else 50).to(dtype)
+        same(lambda x: [x.amax(1), x.amin(1), (x != 0).any(1), (x != 0).all(1)], x)
+        if not dtype.is_floating_point:
+            same(lambda x: [x.sum(1), x.sum()], x)
+            continue
+        # Whole numbers: every order gives the same.
+        want = x.double().sum(1).to(dtype)
+        assert torch.equal(x.to(DEVICE).sum(1).cpu(), want)
+        squares = x.double().square().sum(1).sqrt().to(dtype)
+        torch.testing.assert_close(
+            x.to(DEVICE).norm(dim=1).cpu(), squares, rtol=2 * torch.finfo(dtype).eps, atol=0
+        )
+        for place in {0, n // 2, n - 1}:
+            y = x.clone()
+            y[1, place] = float("nan")
+            same(lambda x: [x.amax(1), x.amin(1), x.sum(1).isnan()], y)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.bool], ids=str)
+def test_copies_shifted_by_some_bytes(dtype):
+    x = torch.randn(40_000).to(dtype)
+    for shift in (1, 3, 7, 15, 16, 33, 1024):
+        same(lambda x, shift=shift: [x.roll(shift), x[shift:].clone(), torch.cat([x[:shift], x])], x)
+
+
+def test_integers_are_round_already():
+    x = torch.randint(-100, 100, (50, 300), dtype=torch.int32)
+    same(lambda x: [x.floor(), x.ceil(), x.t().trunc(), x[:, ::3].round()], x)
+    y = x.to(DEVICE)
+    assert torch.equal(y.floor_().cpu(), x) and torch.equal(
+        y.expand(2, 50, 300).floor().cpu(), x.expand(2, 50, 300)
+    )
+
+
+def test_results_lie_where_operands_lay():
+    """Steps whose operands die: their bytes take results, block by block."""
+    torch.manual_seed(0)
+    want = torch.rand(3, 5000) > 0.5
+    a, b = (t.to(DEVICE) for t in (want, want.flip(0)))
+    want_b = want.flip(0)
+    for _ in range(6):
+        a, b = a.logical_not(), torch.logical_xor(a, b)
+        want, want_b = want.logical_not(), torch.logical_xor(want, want_b)
+        a, want = a & b.logical_not(), want & want_b.logical_not()
+        lazyt.mark_step()
+        assert torch.equal(a.cpu(), want) and torch.equal(b.cpu(), want_b)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_maximum_over_windows_of_a_line(dtype):
+    torch.manual_seed(0)
+    x = torch.randint(-4, 5, (2, 3, 203)).to(dtype)
+    x[0, 1, 50] = x[1, 2, 0] = x[1, 2, 202] = float("nan")
+    for window in ((2,), (3, 2, 1), (5, 1, 2), (3, 2, 1, 2), (4, 3, 2, 1, True), (203,)):
+        same(lambda x, window=window: F.max_pool1d(x, *window), x)
+        same(lambda x, window=window: F.max_pool1d_with_indices(x, *window), x)
 
 
 @pytest.mark.parametrize("dtype", (torch.float32, torch.float64))

@@ -213,6 +213,17 @@ Dims FusedKernel::widest(const Dims& dims) const {
 void FusedKernel::build(Builder& b, const std::vector<StorageId>& may_alias_inputs) {
   drop_unread();
   if (auto bits = as_bits()) return bits->build(b, may_alias_inputs);
+  // What changes nothing (integers rounded) is copied.
+  auto load_of = [&](const Store& s) {
+    return std::find_if(loads_.begin(), loads_.end(), [&](const Load& l) {
+      return l.reg == s.reg && l.tensor.dtype == s.tensor.dtype && l.tensor.dims() == s.tensor.dims();
+    });
+  };
+  if (code_.empty() && reductions_.empty() && (stores_.size() == 1 || may_alias_inputs.empty()) &&
+      std::all_of(stores_.begin(), stores_.end(), [&](auto& s) { return load_of(s) != loads_.end(); })) {
+    for (const Store& s : stores_) b.copy(load_of(s)->tensor, s.tensor);
+    return;
+  }
   auto step = std::make_unique<FusedStep>();
   const size_t rank = dims_.size();
   step->count_ = toolkit::count_of(dims_);
@@ -280,8 +291,7 @@ void FusedKernel::build(Builder& b, const std::vector<StorageId>& may_alias_inpu
     const Dims& s = loops.strides[load];
     return step->by_rows_ && !is_single(s) && s.back() == 0 && !outside_users(loads_[load].reg);
   };
-  // A store may let its register be the memory, if no load can be seen through it: the register machine's also where a load
-  // was there, but is not read any more.
+  // A store may let its register be the memory, if no load can be seen through it, or one that is not read any more.
   std::vector<bool> direct(stores_.size(), false), over_load(stores_.size(), false);
   std::vector<bool> stored(registers, false);
   // Registers that the register machine reads or writes as halves in memory: nothing else looks at their slots.
@@ -324,8 +334,8 @@ void FusedKernel::build(Builder& b, const std::vector<StorageId>& may_alias_inpu
   std::optional<tile::Code> tiles;
   if (!code_.empty() && outside_slots <= 64) tiles = tile::compile(source);
   if (tiles && tiles->operands.size() > 256) tiles.reset();
-  for (size_t k = 0; k < stores_.size(); ++k)
-    if (!tiles && over_load[k]) direct[k] = stored[stores_[k].reg] = false;
+  for (size_t k = 0; k < stores_.size(); ++k)  // a function's result may be an operand, a conversion's not
+    if (!tiles && over_load[k] && !code_[made[stores_[k].reg]].function) direct[k] = stored[stores_[k].reg] = false;
 
   // Slots: sources keep theirs; results of instructions share by last use.
   std::vector<uint16_t> slot(registers, UINT16_MAX);
@@ -486,7 +496,6 @@ void FusedKernel::build(Builder& b, const std::vector<StorageId>& may_alias_inpu
     step->reductions_[0].f = totals[reductions_[0].kind == ReduceKind::kSquares];
     step->reductions_[0].element = l.size;
     l.convert = nullptr, l.direct = true;
-    step->reduced_at_once_ = kPiece;
   }
   // The same of columns.
   const auto kept = loops.dims.begin() + static_cast<ptrdiff_t>(step->last_);
@@ -502,11 +511,9 @@ void FusedKernel::build(Builder& b, const std::vector<StorageId>& may_alias_inpu
     l.convert = nullptr, l.direct = true;
     step->as_they_lie_ = true;
   }
-  // Products, extremes and truths of what lies in memory, and nothing else: no part of a row is kept in fewer
-  // bits than the whole.
+  // What lies in memory, and nothing else.
   if (code_.empty() && step->reductions_.size() == 1 && stores_.empty() && step->loads_.size() == 1 &&
-      step->loads_[0].direct && step->last_ == loops.dims.size() && reductions_[0].kind != ReduceKind::kSum &&
-      reductions_[0].kind != ReduceKind::kSquares)
+      step->loads_[0].direct && step->last_ == loops.dims.size())
     step->reduced_at_once_ = kPiece;
   if (!reductions_.empty()) {
     // Totals of pieces (rows) or of portions and columns.

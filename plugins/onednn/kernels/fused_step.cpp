@@ -7,7 +7,9 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "bytes.h"
 #include "fused.h"
+#include "prefetch.h"
 
 namespace lazyt::onednn {
 
@@ -56,7 +58,7 @@ void gather(std::byte* out, const std::byte* in, int64_t stride, int n, int size
     }
   };
   if (stride == 1) {
-    std::memcpy(out, in, static_cast<size_t>(n) * static_cast<size_t>(size));
+    copy_bytes(out, in, static_cast<size_t>(n) * static_cast<size_t>(size));
   } else {
     switch (size) {
       case 1:
@@ -77,7 +79,7 @@ void scatter(std::byte* out, const std::byte* in, int64_t stride, int n, int siz
     for (int i = 0; i < n; ++i) o[i * stride] = p[i];
   };
   if (stride == 1) {
-    std::memcpy(out, in, static_cast<size_t>(n) * static_cast<size_t>(size));
+    copy_bytes(out, in, static_cast<size_t>(n) * static_cast<size_t>(size));
   } else {
     switch (size) {
       case 1:
@@ -173,10 +175,8 @@ void FusedStep::block(const Frame& frame, Block& b, int64_t at, int n) const {
     const std::byte* from = frame.at<std::byte>(l.place);
     if (l.linear) {
       from += at * l.size;
-      if (!tiled_ && n <= kBlock) {  // the next block, while this one is computed: the CPU's own prefetching ends with a page
-        const int64_t bytes = int64_t{n} * l.size;
-        for (int64_t ahead = bytes; ahead < 2 * bytes; ahead += 64) __builtin_prefetch(from + ahead, 0, 2);
-      }
+      const int64_t bytes = int64_t{n} * l.size;
+      if (!tiled_ && n <= kBlock) prefetch_block(from + bytes, static_cast<size_t>(bytes));  // while this one is computed
       if (l.direct) {
         b.slot[l.slot] = const_cast<std::byte*>(from);
       } else {
@@ -257,7 +257,7 @@ void FusedStep::block(const Frame& frame, Block& b, int64_t at, int n) const {
       from = raw;
     }
     if (s.linear) {
-      std::memcpy(to + at * s.size, from, static_cast<size_t>(n) * static_cast<size_t>(s.size));
+      copy_bytes(to + at * s.size, from, static_cast<size_t>(n) * static_cast<size_t>(s.size));
     } else {
       for_each_run(loops_, s.strides, at, n, [&](int64_t offset, int64_t stride, int first, int count) {
         scatter(to + offset * s.size, from + first * s.size, stride, count, s.size);

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 
+#include "bytes.h"
 #include "elements.h"
 #include "rows.h"
 #include "lazyt/toolkit/indexing.hpp"
@@ -165,7 +166,7 @@ void add_read(Builder& b, const char* name, const Tensor& self, const Indexed& i
         if (n == 1)
           y[to] = x[from];
         else if (walk.step_a == 1 && walk.step_b == 1)
-          std::memcpy(y + to, x + from, static_cast<size_t>(n) * sizeof(T));
+          copy_bytes(y + to, x + from, static_cast<size_t>(n) * sizeof(T));
         else
           for (int64_t i = 0; i < n; ++i) y[to + i * walk.step_b] = x[from + i * walk.step_a];
       });
@@ -190,7 +191,7 @@ void add_write(Builder& b, const char* name, const Tensor& out, const Indexed& i
         if (n == 1)
           y[to] = x[from];
         else if (walk.step_a == 1 && walk.step_b == 1)
-          std::memcpy(y + to, x + from, static_cast<size_t>(n) * sizeof(T));
+          copy_bytes(y + to, x + from, static_cast<size_t>(n) * sizeof(T));
         else if (walk.step_a == 1 && walk.step_b == 0)
           std::fill_n(y + to, n, x[from]);
         else

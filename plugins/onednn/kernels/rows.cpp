@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "halves.h"
+#include "prefetch.h"
 #include "vm_math.h"
 
 #define INLINE __attribute__((always_inline)) inline
@@ -611,17 +612,15 @@ C dot(const C* a, const C* b, int64_t n) {
   sweep<C>(n, [&](int64_t i, auto c, int k) __attribute__((always_inline)) { sums[k] += load(a + i, c) * load(b + i, c); });
   return static_cast<C>(total<C>(sums));
 }
-// kRows rows at once share x and hide the latency of sums. Their lines are asked for before the CPU's own prefetching, which
-// ends with a page, does.
+// kRows rows at once share x and hide the latency of sums.
 template <int kRows, class C>
 INLINE void dots_of_rows(const C* a, int64_t stride, const C* x, int64_t k, C* y) {
-  constexpr int64_t kAhead = 4096;  // bytes
   Vec<C> sums[kRows] = {};
   auto step = [&](int64_t j, auto m) __attribute__((always_inline)) {
     const Vec<C> v = load(x + j, m);
     for (int r = 0; r < kRows; ++r) {
       const C* p = a + r * stride + j;
-      __builtin_prefetch(reinterpret_cast<const char*>(p) + kAhead);
+      prefetch(p, 4096);
       sums[r] = fma(load(p, m), v, sums[r]);
     }
   };

@@ -1,9 +1,9 @@
 #include "strided.h"
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 
+#include "bytes.h"
 #include "elements.h"
 
 namespace lazyt::onednn {
@@ -65,7 +65,7 @@ LAZYT_RUN(uint64_t)
 template <class T>
 void rows_of(const Plan& p, T* dst, const T* src, int64_t rows) {
   if (p.src_step == 1 && p.dst_step == 1) {
-    for (int64_t r = 0; r < rows; ++r) std::memcpy(dst + r * p.dst_row, src + r * p.src_row, static_cast<size_t>(p.n) * sizeof(T));
+    for (int64_t r = 0; r < rows; ++r) copy_bytes(dst + r * p.dst_row, src + r * p.src_row, static_cast<size_t>(p.n) * sizeof(T));
   } else {
     for (int64_t r = 0; r < rows; ++r) copy_run(dst + r * p.dst_row, src + r * p.src_row, p.n, p.dst_step, p.src_step);
   }

@@ -135,29 +135,58 @@ LAZYT_INLINE void max_row(C* best, int32_t* which, const C* x, int32_t row, int6
   }
 }
 
-// best and which: of each column, the row of its largest. Columns are compared as PyTorch compares elements row by row.
+// Whether v, at place `flat`, is taken instead of value, at `at`: as PyTorch compares elements row by row.
+template <class C>
+LAZYT_INLINE bool wins(C v, int32_t flat, C value, int32_t at) {
+  const bool is_nan = v != v, was_nan = value != value;
+  return (v > value) | ((v == value) & (flat < at)) | (is_nan & (!was_nan | (flat > at)));
+}
+
+// Taps side by side: tap k of result o lies at [k * outputs + o]. Results with fewer than others take their first again.
+std::vector<int32_t> side_by_side(const Taps& t) {
+  int32_t taps = 0;
+  for (int64_t o = 0; o < t.outputs(); ++o) taps = std::max(taps, t.begin[o + 1] - t.begin[o]);
+  std::vector<int32_t> index;
+  for (int32_t k = 0; k < taps; ++k)
+    for (int64_t o = 0; o < t.outputs(); ++o)
+      index.push_back(t.index[t.begin[o] + (k < t.begin[o + 1] - t.begin[o] ? k : 0)]);
+  return index;
+}
+
+// best and which: of each column, the largest and its row. taps: side_by_side().
+template <class T>
+LAZYT_INLINE void max_single(T* y, int64_t* index, const Compute<T>* best, const int32_t* which, const std::vector<int32_t>& taps, int64_t outputs,
+                             int32_t width) {
+  for (int64_t o = 0; o < outputs; o += 64) {
+    Compute<T> value[64];
+    int32_t at[64];
+    const int64_t n = std::min<int64_t>(64, outputs - o);
+    const int32_t* t = taps.data() + o;
+#pragma omp simd
+    for (int64_t c = 0; c < n; ++c) {
+      value[c] = best[t[c]];
+      at[c] = which[t[c]] * width + t[c];
+    }
+    while ((t += outputs) < taps.data() + taps.size())
+#pragma omp simd
+      for (int64_t c = 0; c < n; ++c) {
+        const Compute<T> v = best[t[c]];
+        const int32_t flat = which[t[c]] * width + t[c];
+        const bool larger = wins(v, flat, value[c], at[c]);
+        value[c] = larger ? v : value[c];
+        at[c] = larger ? flat : at[c];
+      }
+    for (int64_t c = 0; c < n; ++c) y[o + c] = static_cast<T>(value[c]);
+#pragma omp simd
+    for (int64_t c = 0; c < n; ++c) index[o + c] = at[c];
+  }
+}
+
+// The same of `inner` columns side by side.
 template <class T>
 LAZYT_INLINE void max_columns(T* y, int64_t* index, const Compute<T>* best, const int32_t* which, const Taps& w, int64_t inner) {
   const auto width = static_cast<int32_t>(w.inputs);
-  const auto wins = [](Compute<T> v, int32_t flat, Compute<T> value, int32_t at) __attribute__((always_inline)) {
-    const bool is_nan = v != v, was_nan = value != value;
-    return v > value || (v == value && flat < at) || (is_nan && (!was_nan || flat > at));
-  };
   for (int64_t o = 0; o < w.outputs(); ++o) {
-    if (inner == 1) {
-      const int32_t* t = &w.index[w.begin[o]];
-      Compute<T> value = best[*t];
-      int32_t at = which[*t] * width + *t;
-      for (const int32_t* end = t + (w.begin[o + 1] - w.begin[o]); ++t < end;) {
-        const int32_t flat = which[*t] * width + *t;
-        const bool larger = wins(best[*t], flat, value, at);
-        value = larger ? best[*t] : value;
-        at = larger ? flat : at;
-      }
-      y[o] = static_cast<T>(value);
-      index[o] = at;
-      continue;
-    }
     for (int64_t c0 = 0; c0 < inner; c0 += 64) {
       Compute<T> value[64];
       int32_t at[64];
@@ -208,6 +237,9 @@ LAZYT_LINES(double)
   LAZYT_CLONES void combine_of(T* y, const Compute<T>* r, const Taps& w, int64_t i, Compute<T> d) { combine(y, r, w, i, d); } \
   LAZYT_CLONES void max_columns_of(T* y, int64_t* x, const Compute<T>* b, const int32_t* w, const Taps& t, int64_t i) {   \
     max_columns(y, x, b, w, t, i);                                                                                    \
+  }                                                                                                                   \
+  LAZYT_CLONES void max_single_of(T* y, int64_t* x, const Compute<T>* b, const int32_t* w, const std::vector<int32_t>& t, int64_t o, int32_t width) { \
+    max_single(y, x, b, w, t, o, width);                                                                              \
   }                                                                                                                   \
   LAZYT_CLONES void gather_row_of(Compute<T>* x, const T* y, const int64_t* i, const Taps& b, int64_t base, int64_t n) {   \
     gather_row(x, y, i, b, base, n);                                                                                   \
@@ -358,7 +390,7 @@ void add_max_pool(Builder& b, const Volumes& x, const Volumes& y, const Volumes&
   const PerThread rows = per_thread(
       b, static_cast<uint64_t>(row) * (sizeof(double) + sizeof(int32_t)) + converted_bytes(x.tensor, row));
   b.add("max pool", {x.tensor.storage}, {y.tensor.storage, index.tensor.storage, rows.tensor.storage},
-        [=, axes = std::move(axes), outer = x.outer()](const Frame& frame) {
+        [=, taps = inner == 1 ? side_by_side(axes[2]) : std::vector<int32_t>(), axes = std::move(axes), outer = x.outer()](const Frame& frame) {
     with_floating(y.tensor.dtype, [&](auto tag) {
       using T = typename decltype(tag)::type;
       const T* from = frame.at<T>(x.tensor);
@@ -384,6 +416,7 @@ void add_max_pool(Builder& b, const Volumes& x, const Volumes& y, const Volumes&
                            });
         }
         const int64_t out = ((n * ad.outputs() + d) * ah.outputs() + h) * aw.outputs() * inner;
+        if (inner == 1) return max_single_of(to + out, named + out, best, which, taps, aw.outputs(), static_cast<int32_t>(aw.inputs));
         max_columns_of(to + out, named + out, best, which, aw, inner);
       });
     });

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "halves.h"
+#include "prefetch.h"
 #include "tile.h"
 #if LAZYT_TILE_F64
 #include "vector_math.h"
@@ -188,21 +189,21 @@ void run_end(ARGUMENTS) {
 }
 
 // Tiles ahead that a running operand is fetched: what the CPU foresees itself ends at its reorder buffer.
-constexpr int kAhead = 2;
+constexpr size_t kAhead = 2;
 
 template <Form form, class E>
 V operand(const E* a, int k) {
   if constexpr (form == kNumber) return a[0] - V{};  // of -0, too
 #if LAZYT_TILE_F32
   if constexpr (sizeof(E) == 2) {
-    __builtin_prefetch(a + kAhead * kTile + k * kWidth);
+    prefetch(a + k * kWidth, kAhead * kTile * sizeof(E));
     vm::Shorts bits;
     std::memcpy(&bits, a + k * kWidth, sizeof bits);
     return vm::to_float(bits, E{});
   } else
 #endif
   {
-    if constexpr (form == kRunning) __builtin_prefetch(a + kAhead * kTile + k * kWidth);
+    if constexpr (form == kRunning) prefetch(a + k * kWidth, kAhead * kTile * sizeof(E));
     return load(a + k * kWidth);
   }
 }

@@ -9,13 +9,45 @@
 #include <cstring>
 #include <limits>
 #include <type_traits>
+#include <utility>
 
 #include "halves.h"
+#include "prefetch.h"
 #include "vector_math.h"
 #include "vm.h"
 
 namespace lazyt::onednn::vm {
 namespace {  // each instruction set has its own copy
+
+template <class W, class V>
+W widened(V v) {
+#if defined(__AVX512F__)
+  if constexpr (sizeof(W) == 2 * sizeof(V)) return _mm512_cvtps_pd(v);  // GCC 12 takes convertvector apart
+#endif
+  return __builtin_convertvector(v, W);
+}
+
+// f64 in eight lanes.
+struct Eight {
+  using V = typename Vector<double>::type;
+  static constexpr int kWide = Vector<double>::lanes;
+  V lanes[8 / kWide] = {};
+  // Vector k of some: element i goes to lane i % 8.
+  [[gnu::always_inline]] void add(int k, V x) { lanes[k % (8 / kWide)] += x; }
+  [[gnu::always_inline]] void add(int k, Vector<float>::type x) {
+    typedef float Half __attribute__((vector_size(kWide * sizeof(float))));
+    const auto widen = [&]<int... j>(std::integer_sequence<int, j...>, int at) {
+      return widened<V>(Half(at ? __builtin_shufflevector(x, x, (kWide + j)...) : __builtin_shufflevector(x, x, j...)));
+    };
+    add(2 * k, widen(std::make_integer_sequence<int, kWide>{}, 0));
+    add(2 * k + 1, widen(std::make_integer_sequence<int, kWide>{}, 1));
+  }
+  double sum() const {
+    double x[8];
+    std::memcpy(x, lanes, sizeof x);
+    return ((x[0] + x[4]) + (x[2] + x[6])) + ((x[1] + x[5]) + (x[3] + x[7]));
+  }
+};
 
 template <class T, ReduceKind kind>
 struct Reducer {
@@ -71,20 +103,11 @@ struct Reducer {
   // as they are.
   using Lane = std::conditional_t<kLogical, int32_t, std::conditional_t<(kExtreme || (kind == ReduceKind::kSum && kFloat)), T, Acc>>;
   static constexpr int kLanes = 16;
-  // Elements ahead that memory is fetched: what the CPU foresees itself is too little for code that only reads.
-  static constexpr int kAhead = 2048 / sizeof(T);
 
   template <int n>
   struct AsMany {
     typedef T type __attribute__((vector_size(n * sizeof(T))));
   };
-  template <class W, class V>
-  static W widened(V v) {
-#if defined(__AVX512F__)
-    if constexpr (sizeof(W) == 2 * sizeof(V)) return _mm512_cvtps_pd(v);  // GCC 12 takes convertvector apart
-#endif
-    return __builtin_convertvector(v, W);
-  }
   // The square of an f32 is exact in f64, so that one rounding or two are the same.
   template <class W>
   static W added(W sum, W x) {
@@ -96,30 +119,35 @@ struct Reducer {
 #endif
     else return sum + x * x;
   }
-  // Sums in 64 lanes, of squares in 32, whatever the width of vectors is: results are the same on each. How many elements it took.
+  // Sums in 64 lanes, of squares in 32, whatever the width of vectors is: results are the same on each. They begin
+  // anew with each block. How many elements it took.
   static int sums(Acc& acc, const T* p, int n) {
     using L = std::conditional_t<kind == ReduceKind::kSum, T, double>;
     using W = typename Vector<L>::type;
     using V = typename AsMany<Vector<L>::lanes>::type;
-    constexpr int kWide = Vector<L>::lanes, kAll = kind == ReduceKind::kSum ? 64 : 32, kAtOnce = kAll / kWide;
-    W parts[kAtOnce] = {};
+    constexpr int kWide = Vector<L>::lanes, kAll = kind == ReduceKind::kSum ? 64 : 32;
+    Eight eight;
     int i = 0;
-    for (; i + kAll <= n; i += kAll)
+    while (i + kAll <= n) {
+      const int end = std::min(n, i + kBlock);
+      prefetch_block(p + end, kBlock * sizeof(T));
+      W parts[kAll / kWide] = {};
+      for (; i + kAll <= end; i += kAll)
 #pragma GCC unroll 32
-      for (int k = 0; k < kAtOnce; ++k) {
-        V v;
-        __builtin_prefetch(p + i + k * kWide + kAhead);
-        std::memcpy(&v, p + i + k * kWide, sizeof v);
-        const W x = widened<W>(v);
-        parts[k] = added(parts[k], x);
+        for (int k = 0; k < kAll / kWide; ++k) {
+          V v;
+          std::memcpy(&v, p + i + k * kWide, sizeof v);
+          parts[k] = added(parts[k], widened<W>(v));
+        }
+      for (int k = 0; k < kAll / kWide; ++k) eight.add(k, parts[k]);
+    }
+    for (; i + 8 <= n; i += 8)
+      for (int k = 0; k < 8 / Eight::kWide; ++k) {
+        typename AsMany<Eight::kWide>::type v;
+        std::memcpy(&v, p + i + k * Eight::kWide, sizeof v);
+        eight.lanes[k] = added(eight.lanes[k], widened<Eight::V>(v));
       }
-    if (i == 0) return 0;
-    L lanes[kAll];
-    std::memcpy(lanes, parts, sizeof lanes);
-    Acc eight[8] = {};
-    for (int j = 0; j < kAll; j += 8)
-      for (int k = 0; k < 8; ++k) eight[k] += static_cast<Acc>(lanes[j + k]);
-    for (Acc x : eight) acc += x;
+    acc += eight.sum();
     return i;
   }
 
@@ -127,7 +155,10 @@ struct Reducer {
     auto* p = static_cast<const T*>(in);
     if constexpr (kind == ReduceKind::kProd && kFloat) {
       // Lanes that multiplied for longer would leave what f64 has, and what is denormal is slow.
-      for (int i = 0; i < n; i += kBlock) run(total, p + i, std::min(kBlock, n - i));
+      for (int i = 0; i < n; i += kBlock) {
+        prefetch_block(p + i + kBlock, kBlock * sizeof(T));
+        run(total, p + i, std::min(kBlock, n - i));
+      }
     } else {
       run(total, p, n);
     }
@@ -145,14 +176,19 @@ struct Reducer {
         std::memcpy(&v, p, sizeof v);
         auto wrong = v != v;
         for (W& b : best) b = v;
-        for (i = kWide; i + kAtOnce * kWide <= n; i += kAtOnce * kWide)
-          for (int k = 0; k < kAtOnce; ++k) {
-            __builtin_prefetch(p + i + k * kWide + kAhead);
-            std::memcpy(&v, p + i + k * kWide, sizeof v);
-            best[k] = larger(v, best[k]);
-            wrong |= v != v;
-          }
-        for (; i + kWide <= n; i += kWide) {
+        i = kWide;
+        while (i + kAtOnce * kWide <= n) {
+          const int end = std::min(n, i + kBlock);
+          prefetch_block(p + end, kBlock * sizeof(T));
+          for (; i + kAtOnce * kWide <= end; i += kAtOnce * kWide)
+            for (int k = 0; k < kAtOnce; ++k) {
+              std::memcpy(&v, p + i + k * kWide, sizeof v);
+              best[k] = larger(v, best[k]);
+              wrong |= v != v;
+            }
+        }
+        for (; i < n; i += kWide) {  // the last begins among what was seen
+          i = std::min(i, n - kWide);
           std::memcpy(&v, p + i, sizeof v);
           best[0] = larger(v, best[0]);
           wrong |= v != v;
@@ -179,7 +215,6 @@ struct Reducer {
       for (; i + kAtOnce * kWide <= n; i += kAtOnce * kWide)
         for (int k = 0; k < kAtOnce; ++k) {
           F v;
-          __builtin_prefetch(p + i + k * kWide + kAhead);
           std::memcpy(&v, p + i + k * kWide, sizeof v);
           products[k] *= widened<D>(v);
         }
@@ -195,9 +230,11 @@ struct Reducer {
     if constexpr (!kExtreme && !(kind == ReduceKind::kProd && kFloat))
       if (n - i >= kLanes) {
         for (int j = 0; j < kLanes; ++j) lanes[j] = lift<Lane>(p[i + j]);
-        for (i += kLanes; i + kLanes <= n; i += kLanes) {
-          __builtin_prefetch(p + i + kAhead);
-          for (int j = 0; j < kLanes; ++j) lanes[j] = join<Lane>(lanes[j], lift<Lane>(p[i + j]));
+        for (i += kLanes; i + kLanes <= n;) {
+          const int end = std::min(n, i + kBlock);
+          prefetch_block(p + end, kBlock * sizeof(T));
+          for (; i + kLanes <= end; i += kLanes)
+            for (int j = 0; j < kLanes; ++j) lanes[j] = join<Lane>(lanes[j], lift<Lane>(p[i + j]));
         }
         Acc part = static_cast<Acc>(lanes[0]);
         for (int j = 1; j < kLanes; ++j) part = join<Acc>(part, static_cast<Acc>(lanes[j]));
@@ -228,7 +265,6 @@ template <class E, ReduceKind kind>
 struct HalfReducer {
   static constexpr bool kSquares = kind == ReduceKind::kSquares;
   static constexpr int kLanes = 64, kAtOnce = kLanes / math::kWidth;
-  static constexpr int kAhead = 1024;  // elements that memory is fetched ahead
 
   static float to_float(uint16_t bits) {
     E e;
@@ -243,7 +279,6 @@ struct HalfReducer {
 #pragma GCC unroll 16
       for (int k = 0; k < kAtOnce / 2; ++k) {
         Words w;
-        __builtin_prefetch(p + kAhead + 2 * k * math::kWidth);
         std::memcpy(&w, p + 2 * k * math::kWidth, sizeof w);
         f(k, std::bit_cast<math::V>(w << 16));
         f(kAtOnce / 2 + k, std::bit_cast<math::V>(w & 0xffff0000u));
@@ -252,7 +287,6 @@ struct HalfReducer {
 #pragma GCC unroll 16
       for (int k = 0; k < kAtOnce; ++k) {
         Shorts bits;
-        if (k % 2 == 0) __builtin_prefetch(p + kAhead + k * math::kWidth);
         std::memcpy(&bits, p + k * math::kWidth, sizeof bits);
         f(k, vm::to_float(bits, E{}));
       }
@@ -268,25 +302,16 @@ struct HalfReducer {
   }
   static void row(Total& total, const void* in, int n) {
     auto* p = static_cast<const uint16_t*>(in);
-    using Wide = typename Vector<double>::type;
-    using Narrow = typename Reducer<float, kind>::template AsMany<Vector<double>::lanes>::type;
-    constexpr int kWide = Vector<double>::lanes, kEight = 8 / kWide;
-    Wide eight[kEight] = {};
+    Eight eight;
     int i = 0;
     while (i + kLanes <= n) {
       math::V parts[kAtOnce] = {};
       const int end = std::min(n, i + kBlock);
+      prefetch_block(p + end, kBlock * sizeof(E));
       for (; i + kLanes <= end; i += kLanes) each_vector(p + i, [&](int k, math::V x) { parts[k] = added(parts[k], x); });
-      float lanes[kLanes];
-      std::memcpy(lanes, parts, sizeof lanes);
-      for (int j = 0; j < kLanes; j += kWide) {
-        Narrow v;
-        std::memcpy(&v, lanes + j, sizeof v);
-        eight[j / kWide % kEight] += Reducer<float, kind>::template widened<Wide>(v);
-      }
+      for (int k = 0; k < kAtOnce; ++k) eight.add(k, parts[k]);
     }
-    double sum = 0;
-    for (int k = 0; k < 8; ++k) sum += eight[k / kWide][k % kWide];
+    double sum = eight.sum();
     // Squares beyond f32, or so small that it loses them.
     if (kSquares && std::is_same_v<E, BFloat16> && !(sum > 0x1p-90 && sum < 0x1p120)) sum = exactly(p, i);
     total.d += sum;
@@ -309,7 +334,7 @@ void add_columns(float* sums, const void* in, int64_t row, int64_t rows, int n) 
       math::V sum;
       std::memcpy(&sum, sums + i, sizeof sum);
       for (int k = 0; k < at_once; ++k) {
-        __builtin_prefetch(p + i + (at_once + k) * row);
+        prefetch(p + i + k * row, static_cast<size_t>(at_once * row) * sizeof(E));
         std::conditional_t<sizeof(E) == 4, math::V, Shorts> v;
         std::memcpy(&v, p + i + k * row, sizeof v);
         if constexpr (sizeof(E) == 4)

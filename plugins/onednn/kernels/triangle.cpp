@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "bytes.h"
 #include "elements.h"
 
 namespace lazyt::onednn {
@@ -38,7 +39,7 @@ void lower_triangle(Builder& b, const lazyt_node_t& node) {
         const int64_t from = kLower ? 0 : edge, to = kLower ? edge : all;
         const std::byte* source = x + r * all;
         std::byte* row = y + r * all;
-        if (row != source) std::memcpy(row + from, source + from, static_cast<size_t>(to - from));
+        if (row != source) copy_bytes(row + from, source + from, static_cast<size_t>(to - from));
         std::memset(row, 0, static_cast<size_t>(from));
         std::memset(row + to, 0, static_cast<size_t>(all - to));
       }

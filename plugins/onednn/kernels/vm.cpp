@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "lazyt/plugin.hpp"
+#include "prefetch.h"
 #include "tile.h"
 
 namespace lazyt::onednn {
@@ -61,6 +62,12 @@ const Isa& isa() {
 }
 
 }  // namespace
+
+#ifdef __x86_64__
+const size_t prefetch_mask = (__builtin_cpu_init(), __builtin_cpu_is("intel")) ? ~size_t{0} : 0;
+#else
+const size_t prefetch_mask = 0;
+#endif
 
 const vm::Table& vm::table() { return isa().table; }
 const tile::Machine& tile::machine(toolkit::Type type) {

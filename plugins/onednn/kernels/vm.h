@@ -28,7 +28,7 @@ union Total {
 };
 
 struct ReduceFunctions {
-  void (*row)(Total& total, const void* in, int n);       // n elements join one; sums of floats: n <= kBlock
+  void (*row)(Total& total, const void* in, int n);       // n elements join one
   void (*columns)(Total* totals, const void* in, int n);  // each its own
   void (*combine)(Total* a, const Total* b, int64_t n);   // each its own
   Total start;

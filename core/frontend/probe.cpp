@@ -143,6 +143,13 @@ bool speaks_for_all_values(const TorchOp& op) {
   return !op.op.random || std::any_of(op.op.args.begin(), op.op.args.end(), [](const trace::OpArg& a) { return a.type == trace::ArgType::kGenerator; });
 }
 
+// PyTorch's oneDNN writes past the gradient of 3-d weights where they step through a depth that is padded by 3 or more.
+bool writes_past_results(const TorchOp& op, c10::ArrayRef<c10::IValue> args) {
+  if (op.op.name != "aten::convolution_backward" || args[1].toTensor().dim() != 5) return false;
+  const auto stride = args[4].toIntVector(), padding = args[5].toIntVector();  // one number: for all axes
+  return !stride.empty() && stride[0] > 1 && !padding.empty() && padding[0] > 2;
+}
+
 // "pow" not implemented for 'Float8_e5m2'
 bool lacks_dtype_of_accelerators(const char* said) {
   constexpr const char* kMark = "not implemented for '";
@@ -203,7 +210,7 @@ std::optional<Answer> without_meta_kernel(const TorchOp& op, c10::ArrayRef<c10::
 
 std::optional<Answer> probe_as_given(const TorchOp& op, c10::ArrayRef<c10::IValue> args) {
   const uint64_t bytes = bytes_of(args);
-  const bool eager_first = speaks_for_all_values(op) && bytes <= max_probe_bytes(op);
+  const bool eager_first = speaks_for_all_values(op) && bytes <= max_probe_bytes(op) && !writes_past_results(op, args);
   if (eager_first) {
     // What zeros and ones both raise is about shapes and dtypes; a singular matrix is about zeros.
     std::exception_ptr said;
@@ -235,7 +242,7 @@ std::optional<Answer> probe_as_given(const TorchOp& op, c10::ArrayRef<c10::IValu
   } catch (...) {
     if (is_custom(op)) return std::nullopt;  // none, or one that refuses: on the host the operator says why
     // Meta kernels that are written in Python word errors in their own way, and refuse a few calls that eager takes.
-    if (eager_first || op.op.random || bytes > kMostBytesForWords) throw;
+    if (eager_first || op.op.random || bytes > kMostBytesForWords || writes_past_results(op, args)) throw;
     return ask_eager(op, args, 0);
   }
 }

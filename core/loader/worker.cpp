@@ -113,6 +113,7 @@ void Slot::expire(int64_t now, const std::function<void(const base::Status&)>& g
 struct Worker::Task {
   std::function<void()> run;
   std::function<void(const base::Status&)> lost;
+  bool anywhere;
 };
 
 struct Worker::Thread {
@@ -241,8 +242,8 @@ void Worker::start(const std::shared_ptr<State>& state) {
   Watchdog::get().watch(std::move(thread));
 }
 
-void Worker::submit(std::function<void()> run, std::function<void(const base::Status&)> lost) {
-  auto task = std::make_shared<Task>(Task{std::move(run), std::move(lost)});
+void Worker::submit(std::function<void()> run, std::function<void(const base::Status&)> lost, bool anywhere) {
+  auto task = std::make_shared<Task>(Task{std::move(run), std::move(lost), anywhere});
   {
     std::unique_lock lock(state_->mutex);
     // A task that waited for room would wait for its own end.
@@ -266,6 +267,23 @@ Worker::Turn Worker::try_turn() {
 }
 
 bool Worker::has_turn() { return turns > 0; }
+
+void Worker::help() {
+  while (true) {
+    std::shared_ptr<Task> task;
+    {
+      std::lock_guard lock(state_->mutex);
+      if (state_->running || state_->turn || state_->queue.empty() || !state_->queue.front()->anywhere) return;
+      task = std::move(state_->queue.front());
+      state_->queue.pop_front();
+      state_->turn = std::this_thread::get_id();
+      turns++;
+    }
+    const Turn turn(state_);
+    task->run();
+    task = nullptr;  // before it counts as finished, as on the worker's thread
+  }
+}
 
 Worker::Turn::~Turn() {
   if (!state_) return;

@@ -70,8 +70,9 @@ class Worker {
 
   // Blocks while the queue is full: callers must hold neither the GIL nor a lock that a task takes.
   // A task must not throw; it is destroyed on the worker's thread right after it ran. lost is called once,
-  // on another thread and while run may still be running, if run is given up; may be null.
-  void submit(std::function<void()> run, std::function<void(const base::Status&)> lost = nullptr);
+  // on another thread and while run may still be running, if run is given up; may be null. anywhere: help() may
+  // run it, too.
+  void submit(std::function<void()> run, std::function<void(const base::Status&)> lost = nullptr, bool anywhere = false);
   // The calling thread in the worker's place: while a turn lives, what is submitted waits. Nothing watches it. It ends on
   // the thread that has taken it.
   class Turn {
@@ -87,6 +88,9 @@ class Worker {
   // A turn, if all that was submitted has run. [any thread]
   Turn try_turn();
   static bool has_turn();  // whether the calling thread has one, of any worker
+  // For who is about to wait: runs what the worker's thread has not begun, in its turn, up to the first task that may not
+  // run anywhere. To wake a thread and be woken by it takes longer than a short task. [any thread]
+  void help();
   // Blocks until everything submitted before the call has run or was given up, and turns that began before it have ended.
   void drain();
   // Tells plugins that ask that this worker's work is no longer wanted; what is queued still runs.

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -284,12 +285,14 @@ namespace {
 
 // To wake another core's thread takes 7 to 25 us of this one's, and what goes between their caches about as much again
 // (sdk_docs/decisions/0002-recorder.md): what takes less is run here. Who waits for it loses nothing by running it, but does
-// not see the threads that the executor has for longer programs.
-constexpr uint32_t kHandOverNs = 30'000, kWaitedForNs = 300'000;
+// not see the threads that the executor has for longer programs; and nothing watches it.
+constexpr uint32_t kHandOverNs = 30'000, kWaitedForNs = 300'000, kWaitedForOnOneThreadNs = 5'000'000;
 
-bool costs_less_here(const Launch& launch, const loader::Device& device) {
-  const uint32_t most = launch.reason == FlushReason::kValueNeeded ? kWaitedForNs : kHandOverNs;
-  return device.synchronous() && launch.variant->launch_ns.load(std::memory_order_relaxed) <= most;
+bool takes_at_most(uint32_t ns, const Launch& launch, const loader::Device& device) {
+  return device.synchronous() && launch.variant->launch_ns.load(std::memory_order_relaxed) <= ns;
+}
+bool waiter_may_run(const Launch& launch, const loader::Device& device) {
+  return takes_at_most(launch.threads == 1 ? kWaitedForOnOneThreadNs : kWaitedForNs, launch, device);
 }
 
 // What a thread that computes for PyTorch has set (denormals, rounding) is not what programs run with.
@@ -320,10 +323,10 @@ base::Status Session::flush(Recorder& recorder, FlushReason reason) {
   }
   flushes(reason).add();
   if (exec::HostRunner* host = host_runner_) launch->threads = host->threads();
-  if (costs_less_here(*launch, *device))
+  const bool anywhere = waiter_may_run(*launch, *device);
+  if (reason == FlushReason::kValueNeeded ? anywhere : takes_at_most(kHandOverNs, *launch, *device))
     if (auto turn = executor().try_turn()) {
       submit.unlock();
-      const DefaultArithmetic arithmetic;
       execute(*launch, device);
       launch.reset();  // before the turn ends, as of what is submitted
       return {};
@@ -336,7 +339,7 @@ base::Status Session::flush(Recorder& recorder, FlushReason reason) {
   }, [launch](const base::Status& lost) {
     auto error = lost.with_note(fmt::format("launch {}", launch->step), describe(*launch->tape));
     for (auto& out : launch->outputs) out->poison(error);
-  });
+  }, anywhere);
   launch.reset();
   if (!draft) return {};
   // Behind the launch, while the host records.
@@ -349,6 +352,8 @@ base::Status Session::flush(Recorder& recorder, FlushReason reason) {
 // On the executor's thread, or another's that has its turn.
 void Session::execute(Launch& launch, const base::Ref<loader::Device>& device) {
   loader::set_thread_count(launch.threads);
+  std::optional<DefaultArithmetic> arithmetic;
+  if (loader::Worker::has_turn()) arithmetic.emplace();
   try {
     run(launch, device);
   } catch (const std::exception& e) {  // out of memory in the host, say: only this launch fails
@@ -475,13 +480,17 @@ base::Result<base::Ref<Moment>> Session::moment(Recorder* recorder) {
   return moment;
 }
 
+loader::Worker* Session::executor_in_use() {
+  std::lock_guard submit(submit_mutex_);
+  return executor_.get();
+}
+
+void Session::help() {
+  if (loader::Worker* executor = executor_in_use()) executor->help();
+}
+
 void Session::drain() {
-  loader::Worker* executor;
-  {
-    std::lock_guard submit(submit_mutex_);
-    executor = executor_.get();
-  }
-  if (executor) executor->drain();
+  if (loader::Worker* executor = executor_in_use()) executor->help(), executor->drain();
   drop_dead();
 }
 
@@ -493,14 +502,19 @@ void Session::drop_dead() {
 
 base::Result<base::Ref<exec::Data>> Session::materialize(Storage& storage) {
   Recorder* recorder;
+  base::Ref<exec::Data> data;
   {
     std::lock_guard recording(recording_lock);
-    if (!storage.pending) return storage.data;
-    recorder = storage.recorder;
+    recorder = storage.pending ? storage.recorder : nullptr;
+    data = storage.data;
   }
-  LAZYT_RETURN_IF_ERROR(flush(*recorder, FlushReason::kValueNeeded));
-  std::lock_guard recording(recording_lock);
-  return storage.data;
+  if (recorder) {
+    LAZYT_RETURN_IF_ERROR(flush(*recorder, FlushReason::kValueNeeded));
+    std::lock_guard recording(recording_lock);
+    data = storage.data;
+  }
+  if (data && !data->filled()) help();
+  return data;
 }
 
 base::Result<ir::Graph> Session::pending_program(const Storage* storage, Recorder* recorder) {

@@ -58,6 +58,25 @@ def test_a_long_step_runs_on_the_executor():
     torch.testing.assert_close(kept[0].cpu(), torch.full((512, 512), 1 / 512))
 
 
+def test_a_longer_step_of_one_thread_runs_on_the_thread_that_waits():
+    x = torch.full((256, 256), 1 / 256, device="lazyt")
+    kept = []
+
+    def step():
+        kept[:] = [x @ x @ x @ x]
+        lazyt.mark_step()
+        lazyt.wait_device_ops()
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        assert share_of_executor(step) < 0.5
+        assert share_of_executor(lambda: kept.append((x @ x @ x @ x).sum().item())) < 0.5
+    finally:
+        torch.set_num_threads(threads)
+    assert kept[1:] == [256.0] * 55
+
+
 def test_what_a_thread_has_set_for_its_own_arithmetic_changes_no_result():
     x = torch.full((4,), 1e-38).to("lazyt")
     expected = (x * 0.01).cpu()

@@ -83,6 +83,37 @@ TEST(Worker, ABusyWorkersTurnIsNotGiven) {
   EXPECT_TRUE(worker.try_turn());
 }
 
+TEST(Worker, AWaiterRunsWhatTheThreadHasNotBegun) {
+  Worker worker;
+  std::vector<int> order;
+  int here = 0;
+  for (int i = 0; i < 2000; i++) {
+    worker.submit([&, i] {
+      order.push_back(i);
+      here += Worker::has_turn();
+    }, nullptr, true);
+    worker.help();
+  }
+  worker.drain();
+  ASSERT_EQ(order.size(), 2000u);
+  for (int i = 0; i < 2000; i++) EXPECT_EQ(order[i], i);
+  EXPECT_GT(here, 0);
+}
+
+TEST(Worker, AWaiterRunsNothingThatIsTheThreads) {
+  Worker worker;
+  std::promise<void> gate;
+  auto open = gate.get_future().share();
+  std::atomic<int> here = 0;
+  worker.submit([&here, open] { open.wait(), here += Worker::has_turn(); });
+  for (bool anywhere : {true, false, true}) worker.submit([&here, anywhere] { here += !anywhere && Worker::has_turn(); }, nullptr, anywhere);
+  worker.help();  // the thread is at work: what comes next waits for it
+  gate.set_value();
+  worker.help();
+  worker.drain();
+  EXPECT_EQ(here, 0);
+}
+
 TEST(Worker, OthersWaitForATurn) {
   Worker worker(1);
   std::atomic<bool> drained = false;

@@ -130,6 +130,10 @@ def test_copies_shifted_by_some_bytes(dtype):
     x = torch.randn(40_000).to(dtype)
     for shift in (1, 3, 7, 15, 16, 33, 1024):
         same(lambda x, shift=shift: [x.roll(shift), x[shift:].clone(), torch.cat([x[:shift], x])], x)
+    for length in (130, 259, 300, 515, 1031, 2049):
+        rows = x[: 40_000 // length * length].view(-1, length)
+        for shift in (1, 3, 7, 31, 100):
+            same(lambda x, shift=shift: [x.roll(shift, 1), x.roll(-shift, 1)], rows)
 
 
 def test_integers_are_round_already():

@@ -7,18 +7,27 @@
 
 namespace lazyt::onednn {
 
-// memcpy, but by pieces where it is slow: beyond 2 KiB glibc takes `rep movsb`, which on AMD's CPUs needs 25 times as long
-// (569 us instead of 23 a MB on a Zen 5) if the destination lies 1 to 31 bytes behind the source within a page, as it does
-// between two page-aligned blocks that are shifted against each other (glibc's bug 30994).
+// Whether glibc's memcpy is slow on this CPU (AMD's) where the destination lies a few bytes behind the source within a page, as it
+// does between two page-aligned blocks that are shifted against each other: up to 2 KiB it goes backwards then, which AMD's CPUs
+// read ahead badly (2 to 4 times as long on a Zen 4), beyond by `rep movsb` (6 times there, 25 times on a Zen 5: glibc's bug 30994).
+extern const bool slow_shifted_memcpy;
+
 inline void copy_bytes(void* to, const void* from, size_t n) {
-  constexpr size_t kPage = 4096, kPiece = 2048;
+  constexpr size_t kPage = 4096, kBackwards = 512, kRepeated = 2048;
+  auto* out = static_cast<std::byte*>(to);
+  auto* in = static_cast<const std::byte*>(from);
   const size_t behind = (reinterpret_cast<uintptr_t>(to) - reinterpret_cast<uintptr_t>(from)) % kPage;
-  if (n <= kPiece || behind == 0 || behind >= 64) {
-    std::memcpy(to, from, n);
-    return;
+  if (slow_shifted_memcpy && (n > kRepeated ? behind > 0 && behind < 64 : n > kBackwards && behind < 256)) {
+    using Vector = unsigned char __attribute__((vector_size(16)));
+    for (; n >= 2 * sizeof(Vector); n -= 2 * sizeof(Vector), in += 2 * sizeof(Vector), out += 2 * sizeof(Vector)) {
+      Vector a, b;  // of one the compiler makes memcpy
+      std::memcpy(&a, in, sizeof a);
+      std::memcpy(&b, in + sizeof a, sizeof b);
+      std::memcpy(out, &a, sizeof a);
+      std::memcpy(out + sizeof a, &b, sizeof b);
+    }
   }
-  for (size_t i = 0; i < n; i += kPiece)
-    std::memcpy(static_cast<std::byte*>(to) + i, static_cast<const std::byte*>(from) + i, n - i < kPiece ? n - i : kPiece);
+  std::memcpy(out, in, n);
 }
 
 }  // namespace lazyt::onednn

@@ -7,6 +7,13 @@
 #include "elements.h"
 
 namespace lazyt::onednn {
+
+#ifdef __x86_64__
+const bool slow_shifted_memcpy = (__builtin_cpu_init(), __builtin_cpu_is("amd"));
+#else
+const bool slow_shifted_memcpy = false;
+#endif
+
 namespace {
 
 // Outer loops, then `rows` runs of n elements, walked as dst lies.

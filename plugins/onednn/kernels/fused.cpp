@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <numbers>
 
@@ -51,13 +52,21 @@ Reg FusedKernel::index_of(vm::Op op, Reg a, Reg b) {
   if (registers_[b].source == Source::kIndex) std::swap(a, b);
   if (registers_[a].source != Source::kIndex || registers_[b].source != Source::kNumber) return kNoReg;
   const Number& n = numbers_[registers_[b].source_index].number;
-  Index out = indices_[registers_[a].source_index];
-  if (!is_constant(out.first, 0) || (op == vm::Op::kMul && !is_constant(out.step, 1))) return kNoReg;
-  if (is_constant(n, op == vm::Op::kMul)) return a;
-  (op == vm::Op::kMul ? out.step : out.first) = n;
-  out.reg = add_register(Type::kI64, Source::kIndex, static_cast<uint32_t>(indices_.size()));
-  indices_.push_back(out);
+  const Index from = indices_[registers_[a].source_index];
+  const bool is_float = registers_[a].type == Type::kF64;
+  if (!is_constant(from.first, 0) || (is_float && !std::signbit(from.first.d)) || (op == vm::Op::kMul && !is_constant(from.step, 1))) return kNoReg;
+  if (!is_float && is_constant(n, op == vm::Op::kMul)) return a;
+  Index& out = new_index(registers_[a].type, from.dim);
+  out.first = op == vm::Op::kMul ? from.first : n;
+  out.step = op == vm::Op::kMul ? n : from.step;
   return out.reg;
+}
+
+// The index itself: first is what changes nothing when it is added, of f64 -0.
+FusedKernel::Index& FusedKernel::new_index(Type type, size_t dim) {
+  const Reg r = add_register(type, Source::kIndex, static_cast<uint32_t>(indices_.size()));
+  auto number = [&](int64_t i, double d) { return Number{true, type == Type::kI64, d, i, 0, type == Type::kI64 ? LAZYT_DTYPE_INT64 : LAZYT_DTYPE_FLOAT64}; };
+  return indices_.emplace_back(Index{dim, r, number(0, -0.0), number(1, 1)});
 }
 
 Reg FusedKernel::op(vm::Op op, Reg a, Reg b, Reg c) {
@@ -79,6 +88,10 @@ Reg FusedKernel::op(vm::Op op, Reg a, Reg b, Reg c) {
 Reg FusedKernel::cast(Reg a, Type to) {
   const Type from = registers_[a].type;
   if (from == to) return a;
+  if (registers_[a].source == Source::kIndex && to == Type::kF64) {
+    const Index& i = indices_[registers_[a].source_index];
+    if (is_constant(i.first, 0) && is_constant(i.step, 1)) return new_index(to, i.dim).reg;
+  }
   const Reg out = add_register(to);
   code_.push_back({nullptr, vm::table().casts[static_cast<int>(from)][static_cast<int>(to)], out, a, kNoReg,
                    kNoReg, tile::Source::Kind::kCast, vm::Op::kMove});
@@ -113,11 +126,8 @@ Reg FusedKernel::round_to(Reg a, lazyt_dtype_t dtype) {
 
 Reg FusedKernel::index(size_t dim) {
   for (const Index& i : indices_)
-    if (i.dim == dim && is_constant(i.first, 0) && is_constant(i.step, 1)) return i.reg;
-  auto whole = [](int64_t i) { return Number{true, true, 0, i, 0, LAZYT_DTYPE_INT64}; };
-  const Reg r = add_register(Type::kI64, Source::kIndex, static_cast<uint32_t>(indices_.size()));
-  indices_.push_back({dim, r, whole(0), whole(1)});
-  return r;
+    if (i.dim == dim && registers_[i.reg].type == Type::kI64 && is_constant(i.first, 0) && is_constant(i.step, 1)) return i.reg;
+  return new_index(Type::kI64, dim).reg;
 }
 
 Reg FusedKernel::uniform(const Number& seed, const Number& offset) {
@@ -181,14 +191,20 @@ void FusedKernel::drop_unread() {
   std::vector<bool> read(registers_.size(), false);
   for (const Store& s : stores_) read[s.reg] = true;
   for (const Reduction& r : reductions_) read[r.reg] = true;
-  std::vector<Instruction> kept;
-  for (size_t k = code_.size(); k-- > 0;) {
-    if (!read[code_[k].out]) continue;
-    for (Reg r : {code_[k].a, code_[k].b, code_[k].c})
-      if (r != kNoReg) read[r] = true;
-    kept.push_back(code_[k]);
+  for (auto* code : {&code_, &once_}) {
+    std::vector<Instruction> kept;
+    for (size_t k = code->size(); k-- > 0;) {
+      const Instruction& i = (*code)[k];
+      if (!read[i.out]) {
+        registers_[i.out] = {Type::kBool};  // nobody's
+        continue;
+      }
+      for (Reg r : {i.a, i.b, i.c})
+        if (r != kNoReg) read[r] = true;
+      kept.push_back(i);
+    }
+    code->assign(kept.rbegin(), kept.rend());
   }
-  code_.assign(kept.rbegin(), kept.rend());
   auto drop = [&](auto& sources) {
     for (const auto& s : sources)
       if (!read[s.reg]) registers_[s.reg] = {Type::kBool};  // nobody's
@@ -210,8 +226,36 @@ Dims FusedKernel::widest(const Dims& dims) const {
   return {};
 }
 
+void FusedKernel::compute_numbers_once() {
+  auto is_known = [&](Reg r) { return r == kNoReg || registers_[r].source == Source::kNumber || registers_[r].source == Source::kOnce; };
+  for (const Instruction& i : code_) {
+    if (!is_known(i.a) || !is_known(i.b) || !is_known(i.c)) continue;
+    registers_[i.out].source = Source::kOnce;
+    once_.push_back(i);
+  }
+  std::erase_if(code_, [&](const Instruction& i) { return registers_[i.out].source == Source::kOnce; });
+}
+
+std::optional<FusedKernel::Choice> FusedKernel::as_choice() const {
+  auto is_choice = [&](const Instruction& i) { return i.kind == tile::Source::Kind::kOp && i.op == vm::Op::kWhere && registers_[i.a].source == Source::kOnce; };
+  const auto first = std::find_if(code_.begin(), code_.end(), is_choice);
+  if (first == code_.end() || !randoms_.empty() || once_.size() + numbers_.size() > 64) return std::nullopt;
+  Choice choice{{}, first->a};
+  for (bool value : {true, false}) {
+    FusedKernel& k = choice.kernels.emplace_back(*this);
+    for (Instruction& i : k.code_) {
+      if (!is_choice(i) || i.a != choice.condition) continue;
+      const Reg taken = value ? i.b : i.c;
+      i = {vm::table().functions[static_cast<int>(vm::Op::kMove)][static_cast<int>(registers_[taken].type)], nullptr, i.out, taken, kNoReg, kNoReg, i.kind, vm::Op::kMove};
+    }
+    k.drop_unread();
+  }
+  return choice;
+}
+
 void FusedKernel::build(Builder& b, const std::vector<StorageId>& may_alias_inputs) {
   drop_unread();
+  compute_numbers_once();
   if (auto bits = as_bits()) return bits->build(b, may_alias_inputs);
   // What changes nothing (integers rounded) is copied.
   auto load_of = [&](const Store& s) {
@@ -224,6 +268,34 @@ void FusedKernel::build(Builder& b, const std::vector<StorageId>& may_alias_inpu
     for (const Store& s : stores_) b.copy(load_of(s)->tensor, s.tensor);
     return;
   }
+  auto choice = as_choice();
+  if (!choice) {
+    Made made = make(b, may_alias_inputs);
+    return b.add(std::move(made.step), made.reads, made.writes, made.in_place);
+  }
+  auto step = std::make_unique<ChoiceStep>();
+  std::vector<uint16_t> slot(registers_.size(), 0);
+  for (const NumberSource& n : numbers_) step->numbers.push_back({n.number, registers_[n.reg].type, slot[n.reg] = step->slots++});
+  for (const Instruction& i : once_) {
+    slot[i.out] = step->slots++;
+    auto slot_of = [&](Reg r) { return r == kNoReg ? uint16_t{0} : slot[r]; };
+    step->code.push_back({i.function, i.convert, slot[i.out], slot_of(i.a), slot_of(i.b), slot_of(i.c)});
+  }
+  step->condition = slot[choice->condition];
+  Made yes = choice->kernels[0].make(b, may_alias_inputs), no = choice->kernels[1].make(b, may_alias_inputs);
+  auto join = [](std::vector<StorageId> a, const std::vector<StorageId>& b) {
+    a.insert(a.end(), b.begin(), b.end());
+    return a;
+  };
+  // What one reads in place the other may read at any time, or not at all.
+  std::vector<StorageId> reads = join(yes.reads, no.reads), in_place;
+  for (const auto& [some, other] : {std::pair(&yes.in_place, &no), std::pair(&no.in_place, &yes)})
+    for (StorageId s : *some) (std::count(other->reads.begin(), other->reads.end(), s) ? reads : in_place).push_back(s);
+  step->if_true = std::move(yes.step), step->if_false = std::move(no.step);
+  b.add(std::move(step), reads, join(yes.writes, no.writes), in_place);
+}
+
+FusedKernel::Made FusedKernel::make(Builder& b, const std::vector<StorageId>& may_alias_inputs) {
   auto step = std::make_unique<FusedStep>();
   const size_t rank = dims_.size();
   step->count_ = toolkit::count_of(dims_);
@@ -324,7 +396,7 @@ void FusedKernel::build(Builder& b, const std::vector<StorageId>& may_alias_inpu
   for (const Instruction& i : code_) source.code.push_back({i.kind, i.op, i.out, i.a, i.b, i.c});
   for (size_t r = 0; r < registers; ++r) {
     const bool outside = registers_[r].source != Source::kNone;
-    bool running = outside && registers_[r].source != Source::kNumber;
+    bool running = outside && registers_[r].source != Source::kNumber && registers_[r].source != Source::kOnce;
     if (registers_[r].source == Source::kLoad)
       running = !is_single(loops.strides[registers_[r].source_index]) && !one_a_row(registers_[r].source_index);
     const bool kept = !outside && last[r] == kForever;
@@ -456,16 +528,16 @@ void FusedKernel::build(Builder& b, const std::vector<StorageId>& may_alias_inpu
   step->fills_ = code_.empty() && reductions_.empty() && !stores_.empty() &&
                  std::all_of(step->loads_.begin(), step->loads_.end(), [](auto& l) { return l.single; }) &&
                  std::all_of(stores_.begin(), stores_.end(),
-                             [&](auto& s) { return registers_[s.reg].source == Source::kNumber || registers_[s.reg].source == Source::kLoad; }) &&
+                             [&](auto& s) { return registers_[s.reg].source == Source::kNumber || registers_[s.reg].source == Source::kOnce || registers_[s.reg].source == Source::kLoad; }) &&
                  std::all_of(step->stores_.begin(), step->stores_.end(), [](auto& s) { return s.linear; });
   // One instruction on integers, from memory to memory.
-  if (!step->tiled_ && reductions_.empty() && code_.size() == 1 && code_[0].function && stores_.size() == 1 && direct[0] &&
+  if (!step->tiled_ && once_.empty() && reductions_.empty() && code_.size() == 1 && code_[0].function && stores_.size() == 1 && direct[0] &&
       !vm::is_float(registers_[code_[0].a].type) &&
       std::all_of(registers_.begin(), registers_.end(), [](auto& r) { return r.source == Source::kNone || r.source == Source::kLoad; }) &&
       std::all_of(step->loads_.begin(), step->loads_.end(), [](auto& l) { return l.direct; }))
     step->block_ = 16 * kBlock;
   // Operators of bits keep nothing aside: as many elements as a slot holds.
-  if (!step->tiled_ && reductions_.empty() && indices_.empty() && randoms_.empty() && !code_.empty() &&
+  if (!step->tiled_ && once_.empty() && reductions_.empty() && indices_.empty() && randoms_.empty() && !code_.empty() &&
       std::all_of(code_.begin(), code_.end(), [](auto& i) { return i.function && (i.op == vm::Op::kAnd || i.op == vm::Op::kOr || i.op == vm::Op::kXor); }) &&
       std::all_of(registers_.begin(), registers_.end(), [](auto& r) { return vm::size_of(r.type) <= 4; }) &&
       std::none_of(step->loads_.begin(), step->loads_.end(), [](auto& l) { return l.convert; }) &&
@@ -473,10 +545,12 @@ void FusedKernel::build(Builder& b, const std::vector<StorageId>& may_alias_inpu
     step->block_ = std::max<int64_t>(step->block_, 2 * kBlock);
   for (const NumberSource& n : numbers_)
     step->numbers_.push_back({n.number, registers_[n.reg].type, slot[n.reg]});
+  for (const Instruction& i : once_)
+    step->once_.push_back({i.function, i.convert, slot_of(i.out), slot_of(i.a), slot_of(i.b), slot_of(i.c)});
   const size_t first_index = loads_.size() + stores_.size() + reductions_.size();
   for (size_t k = 0; k < indices_.size(); ++k)
     step->indices_.push_back(
-        {loops.strides[first_index + k], slot[indices_[k].reg], indices_[k].first, indices_[k].step});
+        {loops.strides[first_index + k], slot[indices_[k].reg], indices_[k].first, indices_[k].step, registers_[indices_[k].reg].type == Type::kF64});
   for (const Random& r : randoms_) step->randoms_.push_back({r.seed, r.offset, slot[r.reg]});
   for (size_t k = 0; k < reductions_.size(); ++k) {
     const Reduction& r = reductions_[k];
@@ -488,14 +562,16 @@ void FusedKernel::build(Builder& b, const std::vector<StorageId>& may_alias_inpu
                                  is_sum ? vm::table().add_columns_f32 : nullptr});
     writes.push_back(r.tensor.storage);
   }
-  // A sum of halves, and nothing else: added up where they lie.
+  // Sums and extremes of halves, and nothing else: where they lie.
   if (code_.empty() && step->reductions_.size() == 1 && stores_.empty() && step->loads_.size() == 1 && step->loads_[0].linear && step->loads_[0].convert &&
-      step->last_ == loops.dims.size() && (reductions_[0].kind == ReduceKind::kSum || reductions_[0].kind == ReduceKind::kSquares)) {
+      step->last_ == loops.dims.size()) {
     FusedStep::Load& l = step->loads_[0];
     const auto& totals = loads_[0].tensor.dtype == LAZYT_DTYPE_BFLOAT16 ? vm::table().totals_bf16 : vm::table().totals_f16;
-    step->reductions_[0].f = totals[reductions_[0].kind == ReduceKind::kSquares];
-    step->reductions_[0].element = l.size;
-    l.convert = nullptr, l.direct = true;
+    if (const auto& f = totals[static_cast<int>(reductions_[0].kind)]; f.row) {
+      step->reductions_[0].f = f;
+      step->reductions_[0].element = l.size;
+      l.convert = nullptr, l.direct = true;
+    }
   }
   // The same of columns.
   const auto kept = loops.dims.begin() + static_cast<ptrdiff_t>(step->last_);
@@ -532,7 +608,7 @@ void FusedKernel::build(Builder& b, const std::vector<StorageId>& may_alias_inpu
     step->partials_ = b.scratch(LAZYT_DTYPE_INT64, {totals * static_cast<int64_t>(reductions_.size())}).storage;
     writes.push_back(step->partials_);
   }
-  b.add(std::move(step), reads, writes, in_place);
+  return {std::move(step), std::move(reads), std::move(writes), std::move(in_place)};
 }
 
 }  // namespace lazyt::onednn

@@ -5,6 +5,7 @@
 // they lie as the block runs), executes its instructions, and stores or accumulates results.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -17,6 +18,8 @@ namespace lazyt::onednn {
 using vm::ReduceKind;
 using toolkit::kNoReg;
 using toolkit::Reg;
+
+class FusedStep;
 
 // Writes one kernel: values first, then build().
 class FusedKernel {
@@ -57,7 +60,7 @@ class FusedKernel {
 
  private:
   friend class FusedStep;
-  enum class Source : uint8_t { kNone, kLoad, kNumber, kIndex, kUniform };
+  enum class Source : uint8_t { kNone, kLoad, kNumber, kIndex, kUniform, kOnce };
   struct Register {
     vm::Type type;
     Source source = Source::kNone;
@@ -92,7 +95,7 @@ class FusedKernel {
   struct Index {
     size_t dim;
     Reg reg;
-    Number first, step;  // the register holds first + the index along the dim * step
+    Number first, step;  // the register, i64 or f64, holds first + the index along the dim * step
   };
   struct Random {
     Number seed, offset;
@@ -101,6 +104,19 @@ class FusedKernel {
   // Signs of halves that lie side by side, two at a time as bits of an integer, if that is all that the kernel is about.
   std::optional<FusedKernel> as_bits() const;
   bool is_number(Reg r, double value) const;  // that is known when the program is compiled
+  // A choice between two kernels by a number: what is not taken is not computed.
+  struct Choice {
+    std::vector<FusedKernel> kernels;  // where it is true, where it is false
+    Reg condition;
+  };
+  struct Made {
+    std::unique_ptr<FusedStep> step;
+    std::vector<StorageId> reads, writes, in_place;
+  };
+  Made make(Builder& b, const std::vector<StorageId>& may_alias_inputs);
+  void compute_numbers_once();
+  std::optional<Choice> as_choice() const;
+  Index& new_index(vm::Type type, size_t dim);
   // a * b or a + b, if that is an index like any other; else kNoReg.
   Reg index_of(vm::Op op, Reg a, Reg b);
   // x, if r is x / 2 * (1 + erf(x / sqrt 2)), as the toolkit's rule of gelu writes it; else kNoReg.
@@ -115,6 +131,7 @@ class FusedKernel {
   std::vector<bool> reduced_;
   std::vector<Register> registers_;
   std::vector<Instruction> code_;
+  std::vector<Instruction> once_;  // on numbers alone, before code_
   std::vector<Load> loads_;
   std::vector<NumberSource> numbers_;
   std::vector<Index> indices_;

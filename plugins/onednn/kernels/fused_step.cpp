@@ -120,7 +120,26 @@ void for_each_run(const Dims& loops, const Dims& strides, int64_t begin, int n, 
   }
 }
 
+void execute(const FusedStep::Instruction& i, void* const* slot, int n) {
+  if (i.convert) {
+    i.convert(slot[i.out], slot[i.a], n);
+  } else {
+    i.function(slot[i.out], slot[i.a], slot[i.b], slot[i.c], n);
+  }
+}
+
 }  // namespace
+
+std::string ChoiceStep::describe() const { return "choice of " + if_true->describe() + " or " + if_false->describe(); }
+
+void ChoiceStep::run(const Frame& frame) const {
+  alignas(64) std::byte memory[64][64];
+  void* slot[64];
+  for (uint16_t s = 0; s < slots; ++s) slot[s] = memory[s];
+  for (const FusedStep::NumberFill& f : numbers) set_number(frame, f.number, f.type, slot[f.slot], 1);
+  for (const FusedStep::Instruction& i : code) execute(i, slot, 1);
+  (*static_cast<const uint8_t*>(slot[condition]) ? if_true : if_false)->run(frame);
+}
 
 std::string FusedStep::describe() const {
   return (tiled_ ? "tiled " : "") + std::string(reductions_.empty() ? "pointwise of " : "reduction of ") +
@@ -167,6 +186,7 @@ void FusedStep::begin(const Frame& frame, Block& b, int64_t longest) const {
       gather(b.memory[l.slot], at, 0, n, l.size);
     }
   }
+  for (const Instruction& i : once_) execute(i, b.slot, n);
 }
 
 void FusedStep::block(const Frame& frame, Block& b, int64_t at, int n) const {
@@ -216,6 +236,12 @@ void FusedStep::block(const Frame& frame, Block& b, int64_t at, int n) const {
     }
   }
   for (const IndexFill& f : indices_) {
+    if (f.is_float) {
+      for_each_run(loops_, f.strides, at, n, [&](int64_t offset, int64_t stride, int first, int count) {
+        vm::table().ramp(reinterpret_cast<double*>(b.memory[f.slot]) + first, offset, stride, frame.as_double(f.first), frame.as_double(f.step), count);
+      });
+      continue;
+    }
     auto* out = reinterpret_cast<int64_t*>(b.memory[f.slot]);
     // What is too large wraps around.
     const auto begin = static_cast<uint64_t>(frame.as_int(f.first)),
@@ -236,13 +262,7 @@ void FusedStep::block(const Frame& frame, Block& b, int64_t at, int n) const {
   for (const Store& s : stores_)
     if (s.direct) b.slot[s.slot] = frame.at<std::byte>(s.place) + at * s.size;
   if (tiled_) run_tiles(b, n);
-  for (const Instruction& i : code_) {
-    if (i.convert) {
-      i.convert(b.slot[i.out], b.slot[i.a], n);
-    } else {
-      i.function(b.slot[i.out], b.slot[i.a], b.slot[i.b], b.slot[i.c], n);
-    }
-  }
+  for (const Instruction& i : code_) execute(i, b.slot, n);
   for (const Store& s : stores_) {
     if (s.direct) continue;
     std::byte* to = frame.at<std::byte>(s.place);

@@ -1,6 +1,7 @@
 // FusedStep: what a FusedKernel becomes, and how it runs.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -73,6 +74,7 @@ class FusedStep final : public Step {
     Dims strides;  // of the index by loop
     uint16_t slot;
     Number first, step;  // of what is filled in: first + index * step
+    bool is_float;       // f64, else i64
   };
   struct RandomFill {
     Number seed, offset;
@@ -98,6 +100,7 @@ class FusedStep final : public Step {
   int64_t period_ = 0;
   bool by_rows_ = false;  // no block goes past the end of the innermost loop
   std::vector<Instruction> code_;  // empty where tiled
+  std::vector<Instruction> once_;  // on numbers alone
   size_t instructions_ = 0;
   std::vector<Load> loads_;
   std::vector<Store> stores_;
@@ -139,6 +142,19 @@ class FusedStep final : public Step {
   void rows(const Frame& frame, int64_t outer, int64_t length) const;
   void columns(const Frame& frame, int64_t outer, int64_t length, int64_t inner) const;
   void put(const Frame& frame, const Reduction& r, int64_t offset, Total total) const;
+};
+
+// One of two kernels, by a condition on numbers.
+class ChoiceStep final : public Step {
+ public:
+  std::unique_ptr<FusedStep> if_true, if_false;
+  // How the condition is computed, in slots of its own.
+  std::vector<FusedStep::NumberFill> numbers;
+  std::vector<FusedStep::Instruction> code;
+  uint16_t slots = 0, condition = 0;
+
+  std::string describe() const override;
+  void run(const Frame& frame) const override;
 };
 
 }  // namespace lazyt::onednn

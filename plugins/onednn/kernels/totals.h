@@ -317,10 +317,47 @@ struct HalfReducer {
     total.d += sum;
     total.d += exactly(p + i, n - i);
   }
-  static ReduceFunctions functions() {
-    ReduceFunctions f = Reducer<float, kind>::functions();
-    f.row = row;
-    return f;
+};
+
+// Extremes of halves where they lie, by their bits: as integers numbers without a sign are in order, those with one in reverse. The
+// greatest and the least of int16 and the greatest of uint16 tell both extremes, and whether there are NaNs, beyond infinity.
+template <class E, ReduceKind kind>
+struct HalfExtreme {
+  static constexpr bool kMax = kind == ReduceKind::kMax;
+  static constexpr uint16_t kSign = 0x8000, kInfinity = std::is_same_v<E, BFloat16> ? 0x7f80 : 0x7c00;
+  static void row(Total& total, const void* in, int n) {
+    constexpr int kWide = kVectorBytes / 2;
+    using Signed = int16_t __attribute__((vector_size(kVectorBytes)));
+    using Plain = uint16_t __attribute__((vector_size(kVectorBytes)));
+    if (n == 0) return;
+    auto* p = static_cast<const uint16_t*>(in);
+    int16_t greatest = std::numeric_limits<int16_t>::min(), least = std::numeric_limits<int16_t>::max();
+    uint16_t largest = 0;
+    auto join = [](auto& greatest, auto& least, auto& largest, auto x, auto bits) {
+      greatest = x > greatest ? x : greatest;
+      least = x < least ? x : least;
+      largest = bits > largest ? bits : largest;
+    };
+    int i = 0;
+    if (n >= kWide) {
+      Signed high = Signed{} + greatest, low = Signed{} + least;
+      Plain large{};
+      while (i + kWide <= n) {
+        const int end = std::min(n, i + 2 * kBlock);
+        prefetch_block(p + end, 2 * kBlock * sizeof(E));
+        for (; i + kWide <= end; i += kWide) {
+          Signed x;
+          std::memcpy(&x, p + i, sizeof x);
+          join(high, low, large, x, std::bit_cast<Plain>(x));
+        }
+      }
+      for (int j = 0; j < kWide; ++j) greatest = std::max(greatest, high[j]), least = std::min(least, low[j]), largest = std::max(largest, large[j]);
+    }
+    for (; i < n; ++i) join(greatest, least, largest, static_cast<int16_t>(p[i]), p[i]);
+    const bool nan = greatest > kInfinity || largest > (kSign | kInfinity);
+    const bool all_alike = kMax ? greatest < 0 : largest < kSign;
+    const auto bits = static_cast<uint16_t>(all_alike ? least : kMax ? greatest : largest);
+    total.d = Reducer<float, kind>::join(total.d, nan ? std::numeric_limits<double>::quiet_NaN() : HalfReducer<E, kind>::to_float(bits));
   }
 };
 
@@ -350,6 +387,19 @@ void add_columns(float* sums, const void* in, int64_t row, int64_t rows, int n) 
   };
   for (; rows >= 4; rows -= 4) add(std::integral_constant<int, 4>{});
   for (; rows > 0; --rows) add(std::integral_constant<int, 1>{});
+}
+
+template <class E>
+void fill_half_totals(ReduceFunctions* by_kind) {
+  auto put = [&]<template <class, ReduceKind> class Halves, ReduceKind kind>() {
+    ReduceFunctions& f = by_kind[static_cast<int>(kind)];
+    f = Reducer<float, kind>::functions();
+    f.row = Halves<E, kind>::row;
+  };
+  put.template operator()<HalfReducer, ReduceKind::kSum>();
+  put.template operator()<HalfReducer, ReduceKind::kSquares>();
+  put.template operator()<HalfExtreme, ReduceKind::kMax>();
+  put.template operator()<HalfExtreme, ReduceKind::kMin>();
 }
 
 template <class T>

@@ -52,11 +52,12 @@ struct Table {
   Convert round_f16, round_bf16;                         // f32 to f32
   Convert gelu_of_half;                                  // f32 to what is rounded to halves next
   ReduceFunctions totals[static_cast<int>(Type::kCount)][static_cast<int>(ReduceKind::kCount)];
-  // Sum, and sum of squares, whose rows are halves as they lie in memory.
-  ReduceFunctions totals_bf16[2], totals_f16[2];
+  // Of rows of halves as they lie in memory; row is null where there is none.
+  ReduceFunctions totals_bf16[static_cast<int>(ReduceKind::kCount)], totals_f16[static_cast<int>(ReduceKind::kCount)];
   AddColumns add_columns_f32, add_columns_bf16, add_columns_f16;
   void (*add_sums)(Total* totals, float* sums, int n);  // totals[i].d += sums[i], which are 0 then
   void (*iota)(int64_t* out, uint64_t first, uint64_t step, int n);  // out[i] = first + i * step
+  void (*ramp)(double* out, int64_t at, int64_t stride, double first, double step, int n);  // out[i] = first + (at + i * stride) * step
   // n words from counter `first` of the stream: words 4 * j .. 4 * j + 3 belong to counter + j. n % 4 == 0.
   void (*philox)(uint64_t seed, uint64_t counter, uint32_t* words, int n);
   // n normal numbers from n words, by pairs (PRG-7). n <= kBlock; for an odd n there is a word more.

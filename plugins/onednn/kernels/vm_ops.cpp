@@ -505,6 +505,9 @@ void gelu_of_half(void* out, const void* in, int n) { run_own<math::gelu_of_half
 void iota(int64_t* out, uint64_t first, uint64_t step, int n) {
   for (int i = 0; i < n; ++i) out[i] = static_cast<int64_t>(first + static_cast<uint64_t>(i) * step);
 }
+void ramp(double* out, int64_t at, int64_t stride, double first, double step, int n) {
+  for (int i = 0; i < n; ++i) out[i] = first + static_cast<double>(at + i * stride) * step;
+}
 void add_sums(Total* totals, float* sums, int n) {
 #pragma GCC ivdep
   for (int i = 0; i < n; ++i) totals[i].d += static_cast<double>(sums[i]), sums[i] = 0;
@@ -666,10 +669,10 @@ Table make() {
   }
   t.load_f16 = load_f16, t.store_f16 = store_f16, t.load_bf16 = load_bf16, t.store_bf16 = store_bf16;
   t.round_f16 = round_f16, t.round_bf16 = round_bf16;
-  t.totals_bf16[0] = HalfReducer<BFloat16, ReduceKind::kSum>::functions(), t.totals_bf16[1] = HalfReducer<BFloat16, ReduceKind::kSquares>::functions();
-  t.totals_f16[0] = HalfReducer<Half, ReduceKind::kSum>::functions(), t.totals_f16[1] = HalfReducer<Half, ReduceKind::kSquares>::functions();
+  fill_half_totals<BFloat16>(t.totals_bf16), fill_half_totals<Half>(t.totals_f16);
   t.gelu_of_half = gelu_of_half;
   t.iota = iota;
+  t.ramp = ramp;
   t.add_columns_f32 = add_columns<float>;
   t.add_columns_bf16 = add_columns<BFloat16>, t.add_columns_f16 = add_columns<Half>;
   t.add_sums = add_sums;

@@ -1,0 +1,66 @@
+"""What depends on numbers alone: computed once, and what a number does not choose is not computed."""
+
+import lazyt
+import pytest
+import torch
+
+DEVICE = "lazyt"
+FLOATS = [torch.float32, torch.float64, torch.bfloat16, torch.float16]
+
+
+def same(found: torch.Tensor, expected: torch.Tensor) -> None:
+    torch.testing.assert_close(found.cpu(), expected, rtol=0, atol=0, equal_nan=True)
+    assert torch.equal(torch.signbit(found.cpu()), torch.signbit(expected))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_one_program_interpolates_by_every_weight(dtype):
+    torch.manual_seed(0)
+    a, b = torch.randn(2, 1037).to(dtype)
+    x, y = a.to(DEVICE), b.to(DEVICE)
+    torch.lerp(x, y, 0.1).cpu()
+    before = lazyt.metrics.counter_value("UncachedCompile")
+    for weight in (0.1, 0.3, 0.5, 0.7, -0.2, -0.9, 1.0, 0.0, 3.5, float("inf"), float("nan")):
+        found, expected = torch.lerp(x, y, weight).cpu(), torch.lerp(a, b, weight)
+        torch.testing.assert_close(found, expected, equal_nan=True)
+    assert lazyt.metrics.counter_value("UncachedCompile") == before
+
+
+def test_a_choice_among_sums_and_in_place():
+    torch.manual_seed(0)
+    for weight in (0.25, 0.75):
+        a, b = torch.randn(2, 64, 300)
+        x, y = a.to(DEVICE), b.to(DEVICE)
+        total = (torch.lerp(x, y, weight) * y).sum(1)
+        x.lerp_(y, weight)
+        expected = torch.lerp(a, b, weight)
+        torch.testing.assert_close(total.cpu(), (expected * b).sum(1))
+        torch.testing.assert_close(x.cpu(), expected)
+
+
+def test_two_choices_of_one_kernel():
+    torch.manual_seed(0)
+    a, b, c = torch.randn(3, 5000)
+    x, y, z = (t.to(DEVICE) for t in (a, b, c))
+    for first, second in ((0.2, 0.3), (0.2, 0.8), (0.9, 0.1), (0.6, 0.7)):
+        found = torch.lerp(torch.lerp(x, y, first), z, second).cpu()
+        torch.testing.assert_close(found, torch.lerp(torch.lerp(a, b, first), c, second))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize(
+    "bounds", [(0, 1000, 1), (1000, 0, -1), (0, -5, -1), (0.5, 77.25, 0.125), (-3, 3, 0.75), (5, 5, 1)]
+)
+def test_ranges_are_those_of_eager(dtype, bounds):
+    same(torch.arange(*bounds, dtype=dtype, device=DEVICE), torch.arange(*bounds, dtype=dtype))
+
+
+def test_a_range_times_a_number_keeps_the_sign_of_zero():
+    for factor in (-1.0, -0.5, 2.0):
+        expected = torch.arange(600).double() * factor
+        same(torch.arange(600, device=DEVICE).double() * factor, expected)
+        same(torch.arange(600, device=DEVICE).double() * factor + 0.0, expected + 0.0)
+        same(
+            (torch.arange(600, device=DEVICE).double() + 3.0) * factor,
+            (torch.arange(600).double() + 3.0) * factor,
+        )

@@ -77,6 +77,22 @@ def test_gelu_of_every_half(dtype):
 
 
 @pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("n", [1, 7, 31, 33, 64, 65, 1023, 1025, 70001])
+def test_extremes_of_halves_where_they_lie(n, dtype):
+    torch.manual_seed(0)
+    x = torch.randn(3, n) * 1e5  # of f16 some are infinite
+    nan = x.clone()
+    nan[0, n // 2], nan[1, n - 1] = float("nan"), -float("nan")
+    for y in (x, x.abs(), -x.abs(), x * 0, nan):
+        for f in (torch.amax, torch.amin):
+            for of in (lambda t: t, lambda t: t[1], lambda t: t[1:, n // 3 :]):
+                want, got = (f(of(t), -1).cpu() for t in (y.to(dtype), y.to(dtype).to(DEVICE)))
+                torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)
+                want, got = (f(of(t)).cpu() for t in (y.to(dtype), y.to(dtype).to(DEVICE)))
+                torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("n", [1, 63, 64, 65, 511, 513, 1000, 65537, 200001])
 def test_sums_and_norms_of_halves_where_they_lie(n, dtype):
     torch.manual_seed(0)

@@ -126,7 +126,7 @@ struct Worker::State {
   explicit State(size_t capacity) : capacity(capacity) {}
   const size_t capacity;
   std::mutex mutex;
-  std::condition_variable not_empty, progress;
+  std::condition_variable not_empty, room, progress;
   std::deque<std::shared_ptr<Task>> queue;
   std::shared_ptr<Task> running;
   bool stop = false, ended = false, cancelled = false;
@@ -135,6 +135,9 @@ struct Worker::State {
   std::atomic<uint64_t> busy_ns{0};
   std::shared_ptr<Thread> current;  // the thread that serves the queue
   std::thread thread;
+  size_t unfinished() const { return queue.size() + (running ? 1 : 0); }  // REQUIRES: mutex
+  // Who found no room is woken once half of the tasks are done: to wake a thread takes as long as a short task.
+  bool has_much_room() const { return unfinished() <= capacity / 2; }
   // Whether the caller is what does the work. REQUIRES: mutex.
   bool runs_here() const {
     const auto id = std::this_thread::get_id();
@@ -201,7 +204,7 @@ class Watchdog {
       std::lock_guard lock(state->mutex);
       state->finished++;
     }
-    state->progress.notify_all();
+    state->progress.notify_all(), state->room.notify_all();
   }
 
   std::mutex mutex_;
@@ -247,9 +250,8 @@ void Worker::submit(std::function<void()> run, std::function<void(const base::St
   {
     std::unique_lock lock(state_->mutex);
     // A task that waited for room would wait for its own end.
-    if (!state_->runs_here())
-      state_->progress.wait(
-          lock, [this] { return state_->queue.size() + (state_->running ? 1 : 0) < state_->capacity; });
+    if (!state_->runs_here() && state_->unfinished() >= state_->capacity)
+      state_->room.wait(lock, [this] { return state_->has_much_room(); });
     state_->queue.push_back(std::move(task));
     state_->submitted++;
     if (state_->turn) return;  // its end wakes the thread
@@ -296,7 +298,7 @@ Worker::Turn::~Turn() {
     more = state_->stop || !state_->queue.empty();
   }
   if (more) state_->not_empty.notify_one();
-  state_->progress.notify_all();
+  state_->progress.notify_all(), state_->room.notify_all();
 }
 
 void Worker::drain() {
@@ -339,6 +341,7 @@ void Worker::loop(const std::shared_ptr<State>& state, Thread& thread) {
     lock.lock();
     state->finished++;
     state->progress.notify_all();
+    if (state->has_much_room()) state->room.notify_all();
   }
   state->ended = true;
   state->progress.notify_all();

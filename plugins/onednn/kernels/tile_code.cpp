@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "prefetch.h"
+
 namespace lazyt::onednn::tile {
 namespace {
 
@@ -184,7 +186,7 @@ class Compiler {
     touched_.resize(out_.operands.size());
     const bool first = !touched_[a];
     touched_[a] = true;
-    return first && out_.operands[a].running && s_.code.size() <= kShort;
+    return first && out_.operands[a].running && s_.code.size() <= kShort && prefetch_mask;
   }
   // Whether some instruction reads r beside another operand.
   bool one_of_two(uint16_t r) const {

@@ -380,20 +380,24 @@ void run_unary(ARGUMENTS) {
 #undef STEP
   NEXT;
 }
-template <Op op, Form form, class E>
-V apply(V x, const E* a, int k) {
-  const V other = operand<form>(a, k);
-#if !LAZYT_TILE_INTEGERS  // whether a bound is NaN is asked once for all
-  if constexpr (form == kNumber && op == Op::kMax) return other != other ? other : L::max(other, x);
-  if constexpr (form == kNumber && op == Op::kMin) return other != other ? other : L::min(other, x);
-#endif
-  return apply<op>(x, other);
-}
 template <Op op, Form form>
 void run_binary(ARGUMENTS) {
   const auto* a = at<form>(ip->a, i);
-#define STEP(k)                    \
-  v##k = apply<op, form>(v##k, a, k); \
+#if !LAZYT_TILE_INTEGERS
+  if constexpr (form == kNumber && (op == Op::kMax || op == Op::kMin)) {
+    const V bound = operand<form>(a, 0);
+    if (a[0] != a[0]) {  // asked once for all
+      v0 = v1 = v2 = v3 = v4 = v5 = v6 = v7 = bound;
+    } else {
+#define STEP(k) v##k = op == Op::kMax ? L::max(bound, v##k) : L::min(bound, v##k);
+      EACH(STEP)
+#undef STEP
+    }
+    NEXT;
+  }
+#endif
+#define STEP(k)                                \
+  v##k = apply<op>(v##k, operand<form>(a, k)); \
   if constexpr (form != kNumber) IN_ORDER;
   EACH(STEP)
 #undef STEP

@@ -77,6 +77,40 @@ def test_gelu_of_every_half(dtype):
 
 
 @pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize(
+    "m, k", [(1, 1), (1, 70001), (3, 31), (4, 33), (5, 64), (9, 65), (600, 130), (2, 0), (0, 5)]
+)
+def test_products_with_vectors_of_halves_are_rounded_once(m, k, dtype):
+    torch.manual_seed(0)
+    a, x, bias = (torch.randn(n).to(dtype) for n in ((m + 1) * (k + 1), k + 1, m))
+    products = {
+        "rows": lambda a, x, bias: a[: m * k].view(m, k) @ x[:k],
+        "rows apart": lambda a, x, bias: a[1 : 1 + m * (k + 1)].view(m, k + 1)[:, :k] @ x[1:],
+        "columns": lambda a, x, bias: torch.mv(a[: m * k].view(k, m).t(), x[1:]),
+        "a row": lambda a, x, bias: x[1:].view(1, k) @ a[: m * k].view(k, m),
+        "biased": lambda a, x, bias: F.linear(x[1:].view(1, k), a[1 : 1 + m * k].view(m, k), bias),
+        "added": lambda a, x, bias: torch.addmv(bias, a[: m * k].view(m, k), x[:k]),
+        "scaled": lambda a, x, bias: torch.addmv(bias, a[: m * k].view(m, k), x[:k], beta=2, alpha=0.5),
+        "dot": lambda a, x, bias: torch.dot(a[:k], x[1 : k + 1]),
+    }
+    for name, product in products.items():
+        got = product(*(t.to(DEVICE) for t in (a, x, bias))).cpu()
+        exact, size = (
+            product(a.double(), x.double(), bias.double()),
+            product(a.double().abs(), x.double().abs(), bias.double().abs()),
+        )
+        assert got.dtype == dtype
+        ulp = torch.finfo(dtype).eps * exact.abs()
+        assert ((got.double() - exact).abs() <= 0.51 * ulp + 1e-6 * size + 1e-7).all(), name
+    if k > 1:
+        a[k // 2] = float("inf")
+        got = torch.dot(a[:k].to(DEVICE), x[:k].to(DEVICE)).cpu()
+        assert got == torch.dot(a[:k].float(), x[:k].float())
+        a[k - 1] = float("nan")
+        assert torch.dot(a[:k].to(DEVICE), x[:k].to(DEVICE)).isnan()
+
+
+@pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("n", [1, 7, 31, 33, 64, 65, 1023, 1025, 70001])
 def test_extremes_of_halves_where_they_lie(n, dtype):
     torch.manual_seed(0)

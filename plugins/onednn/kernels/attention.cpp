@@ -356,7 +356,7 @@ void add_forward(Builder& b, const lazyt_node_t& node, const Signature& at, bool
                   const int64_t n = std::min(kKeys, seen - j0);
                   if (few)
                     for (int64_t i = 0; i < count; ++i) {
-                      tile.dots(k + j0 * Problem::row(p.k), Problem::row(p.k), q + i * Problem::row(p.q), n, p.e, x + i * kKeys);
+                      rows().of<C>().dots(k + j0 * Problem::row(p.k), Problem::row(p.k), q + i * Problem::row(p.q), n, p.e, x + i * kKeys);
                       tile.scale(x + i * kKeys, n, alpha);
                     }
                   else

@@ -135,7 +135,7 @@ void run(const Gemm& g, int threads, Multiply<T> multiply, std::byte* scratch) {
 
 // ---- One row or column
 
-// Rows are contiguous: four dot products at a time. Of f32 and f64 they are TileKernels::dots.
+// Rows are contiguous: four dot products at a time. Of floats they are RowKernels::dots.
 template <class T>
 LAZYT_INLINE void dots(const T* a, int64_t row_stride, const T* x, int64_t m, int64_t k, Sum<T>* y) {
   using S = Sum<T>;
@@ -189,7 +189,7 @@ LAZYT_INLINE void columns(const T* a, int64_t column_stride, const T* x, int64_t
 #define LAZYT_BOTH(T, name) LAZYT_DOTS(T, name) LAZYT_COLUMNS(T, name)
 LAZYT_COLUMNS(float, f32)
 LAZYT_COLUMNS(double, f64)
-LAZYT_BOTH(BFloat16, bf16)
+LAZYT_COLUMNS(BFloat16, bf16)
 LAZYT_BOTH(int64_t, i64)
 LAZYT_BOTH(int32_t, i32)
 LAZYT_BOTH(int16_t, i16)
@@ -197,6 +197,11 @@ LAZYT_BOTH(int8_t, i8)
 #undef LAZYT_BOTH
 #undef LAZYT_COLUMNS
 #undef LAZYT_DOTS
+
+void columns_f16(const Half* a, int64_t cs, const Half* x, int64_t m, int64_t k, float* y) {  // converted by the CPU's instructions
+  std::fill_n(y, m, 0.0f);
+  for (int64_t j = 0; j < k; ++j) rows().f16.add_scaled(y, a + j * cs, m, x[j]);
+}
 
 template <class T, class Dots, class Columns>
 void run(const Gemv& g, int threads, Dots dots_of, Columns columns_of) {
@@ -252,9 +257,10 @@ void gemm(lazyt_dtype_t dtype, const Gemm& g, int threads, std::byte* scratch) {
 
 void gemv(lazyt_dtype_t dtype, const Gemv& g, int threads) {
   switch (dtype) {
-    case LAZYT_DTYPE_BFLOAT16: return run<BFloat16>(g, threads, dots_bf16, columns_bf16);
-    case LAZYT_DTYPE_FLOAT32: return run<float>(g, threads, rows().tile_f32.dots, columns_f32);
-    case LAZYT_DTYPE_FLOAT64: return run<double>(g, threads, rows().tile_f64.dots, columns_f64);
+    case LAZYT_DTYPE_BFLOAT16: return run<BFloat16>(g, threads, rows().bf16.dots, columns_bf16);
+    case LAZYT_DTYPE_FLOAT16: return run<Half>(g, threads, rows().f16.dots, columns_f16);
+    case LAZYT_DTYPE_FLOAT32: return run<float>(g, threads, rows().f32.dots, columns_f32);
+    case LAZYT_DTYPE_FLOAT64: return run<double>(g, threads, rows().f64.dots, columns_f64);
     case LAZYT_DTYPE_INT64: return run<int64_t>(g, threads, dots_i64, columns_i64);
     case LAZYT_DTYPE_INT32: return run<int32_t>(g, threads, dots_i32, columns_i32);
     case LAZYT_DTYPE_INT16: return run<int16_t>(g, threads, dots_i16, columns_i16);

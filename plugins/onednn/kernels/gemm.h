@@ -39,7 +39,7 @@ size_t gemm_scratch(lazyt_dtype_t dtype, const Gemm& g, int threads);
 // Results do not depend on the number of threads.
 void gemm(lazyt_dtype_t dtype, const Gemm& g, int threads, std::byte* scratch);
 
-// y[i] = sum_j a[i, j] x[j] + bias[i]; bf16 in f32 arithmetic, integers wrap around. a: f32, bf16 or what has_gemm() takes
+// y[i] = sum_j a[i, j] x[j] + bias[i]; halves in f32 arithmetic, integers wrap around. a: f32, bf16, f16 or what has_gemm() takes
 // (as x, y and bias), one of its strides 1. bias may be null. y is written with stride 1; x has stride 1.
 struct Gemv {
   int64_t m, k;

@@ -231,6 +231,12 @@ void emit(Builder& b, Product p) {
       return;
     }
   }
+  const bool bias_only = is_number(p.alpha, 1) && (!p.addend || is_number(p.beta, 1)), has_own = has_gemm(dtype) && !of_bytes;
+  if (has_own || dtype == LAZYT_DTYPE_FLOAT16) {  // matrices as they lie, or not at all
+    const bool vector = bias_only && size(p.a, 2) > 0 && is_matrix(p.a) && is_matrix(p.b);
+    if (vector && emit_gemv(b, p, p.addend ? &*p.addend : nullptr)) return;
+  }
+  if (has_own) return emit_gemm(b, p);
   if (dtype == LAZYT_DTYPE_FLOAT16) {
     Product wide = p;
     wide.a = dense_copy(b, p.a, LAZYT_DTYPE_FLOAT32);
@@ -239,12 +245,6 @@ void emit(Builder& b, Product p) {
     wide.c = b.scratch(LAZYT_DTYPE_FLOAT32, p.c.dims());
     emit(b, wide);
     return b.copy(wide.c, p.c);
-  }
-  const bool bias_only = is_number(p.alpha, 1) && (!p.addend || is_number(p.beta, 1));
-  if (has_gemm(dtype) && !of_bytes) {
-    const bool vector = bias_only && size(p.a, 2) > 0 && is_matrix(p.a) && is_matrix(p.b);
-    if (!vector || !emit_gemv(b, p, p.addend ? &*p.addend : nullptr)) emit_gemm(b, p);
-    return;
   }
   if (size(p.a, 2) == 0) return add_scale(b, p);
   toolkit::join_batch(p);

@@ -2,6 +2,8 @@
 // tails go through the same code with partial loads and stores.
 #include "rows.h"
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -612,25 +614,39 @@ C dot(const C* a, const C* b, int64_t n) {
   sweep<C>(n, [&](int64_t i, auto c, int k) __attribute__((always_inline)) { sums[k] += load(a + i, c) * load(b + i, c); });
   return static_cast<C>(total<C>(sums));
 }
-// kRows rows at once share x and hide the latency of sums.
-template <int kRows, class C>
-INLINE void dots_of_rows(const C* a, int64_t stride, const C* x, int64_t k, C* y) {
-  Vec<C> sums[kRows] = {};
-  auto step = [&](int64_t j, auto m) __attribute__((always_inline)) {
-    const Vec<C> v = load(x + j, m);
-    for (int r = 0; r < kRows; ++r) {
-      const C* p = a + r * stride + j;
-      prefetch(p, 4096);
-      sums[r] = fma(load(p, m), v, sums[r]);
-    }
-  };
-  int64_t j = 0;
-  for (; j + kWidth<C> <= k; j += kWidth<C>) step(j, Full<C>{});
-  if (j < k) step(j, static_cast<int>(k - j));
-  for (int r = 0; r < kRows; ++r) y[r] = folded<C>(sums[r], Plus{});
+// The elements of two vectors side by side; of bf16 those at even places and those at odd ones.
+template <class T>
+INLINE std::pair<Vec<Compute<T>>, Vec<Compute<T>>> load_two(const T* p) {
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    vm::Words both;
+    std::memcpy(&both, p, sizeof both);
+    return {std::bit_cast<Vec<float>>(both << 16), std::bit_cast<Vec<float>>(both & 0xffff0000u)};
+  } else {
+    return {load(p, Full<Compute<T>>{}), load(p + kWidth<Compute<T>>, Full<Compute<T>>{})};
+  }
 }
-template <class C>
-void dots(const C* a, int64_t stride, const C* x, int64_t m, int64_t k, C* y) {
+// kRows rows at once share x.
+template <int kRows, class T, class C = Compute<T>>
+INLINE void dots_of_rows(const T* a, int64_t stride, const T* x, int64_t k, C* y) {
+  Vec<C> even[kRows] = {}, odd[kRows] = {};
+  int64_t j = 0;
+  for (; j + 2 * kWidth<C> <= k; j += 2 * kWidth<C>) {
+    const auto [v, w] = load_two(x + j);
+    for (int r = 0; r < kRows; ++r) {
+      const T* p = a + r * stride + j;
+      for (int i = 0; i < 2 * kWidth<C>; i += 64 / sizeof(T)) prefetch(p + i, 4096);
+      const auto [b, c] = load_two(p);
+      even[r] = fma(b, v, even[r]), odd[r] = fma(c, w, odd[r]);
+    }
+  }
+  for (; j < k; j += kWidth<C>) {
+    const int m = static_cast<int>(std::min<int64_t>(kWidth<C>, k - j));
+    for (int r = 0; r < kRows; ++r) even[r] = fma(load(a + r * stride + j, m), load(x + j, m), even[r]);
+  }
+  for (int r = 0; r < kRows; ++r) y[r] = folded<C>(even[r] + odd[r], Plus{});
+}
+template <class T>
+void dots(const T* a, int64_t stride, const T* x, int64_t m, int64_t k, Compute<T>* y) {
   int64_t i = 0;
   for (; i + 4 <= m; i += 4) dots_of_rows<4>(a + i * stride, stride, x, k, y + i);
   for (; i < m; ++i) dots_of_rows<1>(a + i * stride, stride, x, k, y + i);
@@ -648,11 +664,11 @@ constexpr RowKernels<T> row_kernels() {
           softmax_columns<T>, log_softmax_columns<T>, softmax_backward_columns<T>, log_softmax_backward_columns<T>,
           sum<T>, sum_squares<T>, column_sums<T>, column_squares<T>, normalize<T>, affine<T>, affine_columns<T>,
           backward_sums<T>, backward<T>, backward_weights<T>, column_backward_sums<T>, backward_columns<T>,
-          load_all<T>, store_all<T>, add<T>, add_scaled<T>};
+          dots<T>, load_all<T>, store_all<T>, add<T>, add_scaled<T>};
 }
 template <class C>
 constexpr TileKernels<C> tile_kernels() {
-  return {gemm<C, false>, gemm<C, true>, online_softmax<C>, exp_minus<C>, scale<C>, dot<C>, dots<C>, softmax_grad<C>};
+  return {gemm<C, false>, gemm<C, true>, online_softmax<C>, exp_minus<C>, scale<C>, dot<C>, softmax_grad<C>};
 }
 
 constexpr Rows kRows = {row_kernels<float>(), row_kernels<double>(), row_kernels<BFloat16>(), row_kernels<Half>(),

@@ -61,6 +61,9 @@ struct RowKernels {
   void (*backward_columns)(T* grad_in, const T* grad, const T* in, const C* mean, const C* a, const C* b, const C* c,
                            int64_t n, int64_t stride, int64_t width);
 
+  // y[i] = sum over j < k of a[i * stride + j] * x[j], i < m: a matrix that comes from memory.
+  void (*dots)(const T* a, int64_t stride, const T* x, int64_t m, int64_t k, C* y);
+
   // C-typed copies of n elements, and back.
   void (*load)(C* out, const T* in, int64_t n);
   void (*store)(T* out, const C* in, int64_t n);
@@ -90,8 +93,6 @@ struct TileKernels {
   // x *= factor
   void (*scale)(C* x, int64_t n, C factor);
   C (*dot)(const C* a, const C* b, int64_t n);
-  // y[i] = sum over j < k of a[i * stride + j] * x[j], i < m: a matrix that comes from memory.
-  void (*dots)(const C* a, int64_t stride, const C* x, int64_t m, int64_t k, C* y);
   // d[i] = p[i] * (d[i] - delta) * factor
   void (*softmax_grad)(C* d, const C* p, int64_t n, C delta, C factor);
 };

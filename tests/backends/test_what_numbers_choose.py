@@ -64,3 +64,13 @@ def test_a_range_times_a_number_keeps_the_sign_of_zero():
             (torch.arange(600, device=DEVICE).double() + 3.0) * factor,
             (torch.arange(600).double() + 3.0) * factor,
         )
+
+
+def test_more_numbers_than_a_kernel_has_room_for():
+    torch.manual_seed(0)
+    a, b = torch.randn(2, 700)
+    x, y = a.to(DEVICE), b.to(DEVICE)
+    for k in range(90):
+        weight = 0.3 + k / 200
+        a, x = torch.lerp(a, b, weight), torch.lerp(x, y, weight)
+    torch.testing.assert_close(x.cpu(), a)

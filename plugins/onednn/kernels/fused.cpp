@@ -14,6 +14,10 @@ namespace lazyt::onednn {
 using vm::kBlock;
 using vm::Type;
 
+namespace {
+constexpr size_t kMaxOutside = 64;  // registers of the register machine that lie in memory before its code runs, or after
+}
+
 Reg FusedKernel::load(const Tensor& t) {
   for (const Load& l : loads_)
     if (l.tensor.storage == t.storage && l.tensor.dtype == t.dtype &&
@@ -228,8 +232,10 @@ Dims FusedKernel::widest(const Dims& dims) const {
 
 void FusedKernel::compute_numbers_once() {
   auto is_known = [&](Reg r) { return r == kNoReg || registers_[r].source == Source::kNumber || registers_[r].source == Source::kOnce; };
+  const size_t others = loads_.size() + numbers_.size() + indices_.size() + randoms_.size() + stores_.size();
   for (const Instruction& i : code_) {
     if (!is_known(i.a) || !is_known(i.b) || !is_known(i.c)) continue;
+    if (others + once_.size() >= kMaxOutside) break;  // each has a slot to the end
     registers_[i.out].source = Source::kOnce;
     once_.push_back(i);
   }
@@ -404,7 +410,7 @@ FusedKernel::Made FusedKernel::make(Builder& b, const std::vector<StorageId>& ma
     source.registers.push_back({registers_[r].type, outside, running, kept, half[r]});
   }
   std::optional<tile::Code> tiles;
-  if (!code_.empty() && outside_slots <= 64) tiles = tile::compile(source);
+  if (!code_.empty() && outside_slots <= kMaxOutside) tiles = tile::compile(source);
   if (tiles && tiles->operands.size() > 256) tiles.reset();
   for (size_t k = 0; k < stores_.size(); ++k)  // a function's result may be an operand, a conversion's not
     if (!tiles && over_load[k] && !code_[made[stores_[k].reg]].function) direct[k] = stored[stores_[k].reg] = false;

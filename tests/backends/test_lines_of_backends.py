@@ -102,6 +102,18 @@ def test_extremes_and_their_places(dtype, n, nan):
         same(f, x)
 
 
+@pytest.mark.parametrize("dtype", (torch.bool, *REAL[4:]), ids=str)
+@pytest.mark.parametrize("n", (1, 7, 16, 1024, 1025, 3001))
+def test_running_extremes_of_integers_and_their_places(dtype, n):
+    torch.manual_seed(n)
+    x = torch.randint(0, 3, (4, n)) if dtype == torch.bool else torch.randint(-100, 100, (4, n))
+    x = x.to(dtype)
+    x[0], x[1] = 1, 0
+    for f in (torch.max, torch.min, torch.cummax, torch.cummin):
+        same(lambda x, f=f: [*f(x, 1), *f(x, 0), *f(x[1:, n // 3 :], 1), *f(x[:, ::3], 1)], x)
+        same(lambda x, f=f: [*f(x.sort(1)[0], 1), *f(x.sort(1, descending=True)[0], 1)], x)
+
+
 @pytest.mark.parametrize("dtype", REAL, ids=str)
 def test_totals_of_every_end(dtype):
     """Of 8, 16, 64 and 512 elements at once, and what is left over."""

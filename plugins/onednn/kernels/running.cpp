@@ -96,6 +96,48 @@ LAZYT_INLINE void running_extreme(const T* from, int64_t step, T* to, int64_t* p
   }
 }
 
+// The same of integers side by side: prefixes are joined by vectors, first of the extremes, then of the places where elements reach them.
+template <bool kMax, class T>
+LAZYT_INLINE void running_extreme_of_run(const T* from, T* to, int64_t* places, int64_t n) {
+  constexpr int64_t kChunk = 1024;
+  T best = from[0];
+  int64_t place = 0;
+  for (int64_t begin = 0; begin < n; begin += kChunk) {
+    const int64_t end = std::min(n, begin + kChunk);
+    if constexpr (kMax) {
+#pragma omp simd reduction(inscan, max : best)
+      for (int64_t i = begin; i < end; ++i) {
+        best = from[i] > best ? from[i] : best;
+#pragma omp scan inclusive(best)
+        to[i] = best;
+      }
+    } else {
+#pragma omp simd reduction(inscan, min : best)
+      for (int64_t i = begin; i < end; ++i) {
+        best = from[i] < best ? from[i] : best;
+#pragma omp scan inclusive(best)
+        to[i] = best;
+      }
+    }
+#pragma omp simd reduction(inscan, max : place)
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t reached = from[i] == to[i] ? i : 0;
+      place = reached > place ? reached : place;
+#pragma omp scan inclusive(place)
+      places[i] = place;
+    }
+  }
+}
+#define LAZYT_RUNNING(T)                                                                                                         \
+  LAZYT_CLONES void running_most(const T* from, T* to, int64_t* places, int64_t n) { running_extreme_of_run<true>(from, to, places, n); } \
+  LAZYT_CLONES void running_least(const T* from, T* to, int64_t* places, int64_t n) { running_extreme_of_run<false>(from, to, places, n); }
+LAZYT_RUNNING(uint8_t)
+LAZYT_RUNNING(int8_t)
+LAZYT_RUNNING(int16_t)
+LAZYT_RUNNING(int32_t)
+LAZYT_RUNNING(int64_t)
+#undef LAZYT_RUNNING
+
 // The latest of equal extremes counts; a NaN stays, the latest NaN's place.
 template <bool kMax>
 void lower_running_extreme(Builder& b, const lazyt_node_t& node) {
@@ -105,7 +147,8 @@ void lower_running_extreme(Builder& b, const lazyt_node_t& node) {
   const Tensor values = b.make_dense(node.results), places = b.make_dense(node.results + 1);
   const auto lines = lines_of<2>({in.layout, values.layout}, axis, false);
   with_real(in.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
+    using Element = typename decltype(tag)::type;
+    using T = std::conditional_t<std::is_same_v<Element, bool>, uint8_t, Element>;
     b.add(kMax ? "cummax" : "cummin", {in.storage}, {values.storage, places.storage}, [=](const Frame& frame) {
       const T* x = frame.at<T>(in);
       T* y = frame.at<T>(values);
@@ -113,10 +156,14 @@ void lower_running_extreme(Builder& b, const lazyt_node_t& node) {
       for_lines(frame, lines, 1, [&](const auto& at, int64_t) {
         const int64_t n = lines.n, step = lines.step[0], out_step = lines.step[1];
         if (n == 0) return;
-        if (step == 1 && out_step == 1)
-          running_extreme<kMax>(x + at[0], 1, y + at[1], p + at[1], 1, n);
-        else
+        if (step != 1 || out_step != 1)
           running_extreme<kMax>(x + at[0], step, y + at[1], p + at[1], out_step, n);
+        else if constexpr (kIsFloat<T>)
+          running_extreme<kMax>(x + at[0], 1, y + at[1], p + at[1], 1, n);
+        else if constexpr (kMax)
+          running_most(x + at[0], y + at[1], p + at[1], n);
+        else
+          running_least(x + at[0], y + at[1], p + at[1], n);
       });
     });
   });

@@ -1,5 +1,6 @@
 // Operators along one axis: softmax and its kin, extremes with their places, variance.
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "elements.h"
@@ -229,8 +230,14 @@ LAZYT_PLACES(int64_t)
 // The first place of the extreme of a line. REQUIRES: n > 0
 template <bool kMax, class T>
 int64_t place_of_extreme(const T* x, int64_t n, int64_t step) {
-  if constexpr (!std::is_same_v<T, bool>)
-    if (step == 1) return kMax ? place_of_most(x, n) : place_of_least(x, n);
+  if constexpr (std::is_same_v<T, bool>) {
+    if (step == 1) {
+      const void* first = std::memchr(x, kMax, static_cast<size_t>(n));
+      return first ? static_cast<const bool*>(first) - x : 0;
+    }
+  } else if (step == 1) {
+    return kMax ? place_of_most(x, n) : place_of_least(x, n);
+  }
   int64_t place = 0;
   auto best = widen(x[0]);
   for (int64_t i = 1; i < n; ++i) {

@@ -4,6 +4,7 @@
 
 #include "dnnl.h"
 #include "elements.h"
+#include "fused.h"
 
 namespace lazyt::onednn {
 Dims channels_last(const Dims& dims) {
@@ -53,30 +54,13 @@ void add_to_channels(Builder& b, const Tensor& v, const Tensor& t) {
 }
 
 void sum_channels(Builder& b, const Tensor& t, const Tensor& out) {
-  const Tensor from = as_channels_last(b, t, t.dtype);
-  const int64_t channels = from.dims()[1], pixels = channels ? from.count() / channels : 0;
-  b.add("sum channels", {from.storage}, {out.storage}, [=](const Frame& frame) {
-    with_floating(out.dtype, [&](auto tag) {
-      using T = typename decltype(tag)::type;
-      constexpr int64_t kRun = 64;
-      const T* data = frame.at<T>(from);
-      T* to = frame.at<T>(out);
-#pragma omp parallel for num_threads(frame.threads) if (frame.threads > 1 && pixels * channels > 1 << 15)
-      for (int64_t c0 = 0; c0 < channels; c0 += kRun) {
-        // Two levels, so that the error grows with the root of the count only.
-        Compute<T> sums[kRun] = {}, part[kRun] = {};
-        const int64_t n = std::min(kRun, channels - c0);
-        for (int64_t p = 0; p < pixels; ++p) {
-          const T* at = data + p * channels + c0;
-#pragma omp simd
-          for (int64_t c = 0; c < n; ++c) part[c] += static_cast<Compute<T>>(at[c]);
-          if (p % 256 != 255 && p != pixels - 1) continue;
-          for (int64_t c = 0; c < n; ++c) sums[c] += part[c], part[c] = 0;
-        }
-        for (int64_t c = 0; c < n; ++c) to[c0 + c] = static_cast<T>(sums[c]);
-      }
-    });
-  });
+  std::vector<bool> reduced(t.dims().size(), true);
+  reduced[1] = false;
+  Dims strides(t.dims().size(), 0);
+  strides[1] = 1;
+  FusedKernel kernel(t.dims(), reduced);
+  kernel.reduce(kernel.load(t), ReduceKind::kSum, {out.storage, out.dtype, {out.layout.offset, t.dims(), strides}});
+  kernel.build(b, {});
 }
 
 }  // namespace lazyt::onednn

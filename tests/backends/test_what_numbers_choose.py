@@ -10,7 +10,8 @@ FLOATS = [torch.float32, torch.float64, torch.bfloat16, torch.float16]
 
 def same(found: torch.Tensor, expected: torch.Tensor) -> None:
     torch.testing.assert_close(found.cpu(), expected, rtol=0, atol=0, equal_nan=True)
-    assert torch.equal(torch.signbit(found.cpu()), torch.signbit(expected))
+    numbers = ~expected.isnan()
+    assert torch.equal(torch.signbit(found.cpu())[numbers], torch.signbit(expected)[numbers])
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -74,3 +75,23 @@ def test_more_numbers_than_a_kernel_has_room_for():
         weight = 0.3 + k / 200
         a, x = torch.lerp(a, b, weight), torch.lerp(x, y, weight)
     torch.testing.assert_close(x.cpu(), a)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_what_is_positive_is_chosen(dtype):
+    values = [0.0, -0.0, 1.0, -1.0, float("inf"), -float("inf"), float("nan"), 6e-8, -6e-8]
+    a = torch.tensor(values * 40, dtype=dtype)
+    g = torch.randn(a.shape, generator=torch.Generator().manual_seed(0)).to(dtype)
+    x, y = a.to(DEVICE), g.to(DEVICE)
+    leaky, chosen = torch.nn.functional.leaky_relu, torch.where
+    same(leaky(x, 0.25), leaky(a, 0.25))
+    same(
+        torch.ops.aten.leaky_relu_backward(y, x, 0.25, False),
+        torch.ops.aten.leaky_relu_backward(g, a, 0.25, False),
+    )
+    same(chosen(x > 0, y, x), chosen(a > 0, g, a))
+    same(chosen(x > 0, 2.0, y * 0.5), chosen(a > 0, 2.0, g * 0.5))
+    condition = x > 0  # which somebody else reads, too
+    same(chosen(condition, y * 0.5, x), chosen(a > 0, g * 0.5, a))
+    assert torch.equal(condition.cpu(), a > 0)
+    same(chosen(x > 0, x, chosen(y > 0, y, x)), chosen(a > 0, a, chosen(g > 0, g, a)))

@@ -407,7 +407,7 @@ FusedKernel::Made FusedKernel::make(Builder& b, const std::vector<StorageId>& ma
       running = !is_single(loops.strides[registers_[r].source_index]) && !one_a_row(registers_[r].source_index);
     const bool kept = !outside && last[r] == kForever;
     outside_slots += outside || kept;
-    source.registers.push_back({registers_[r].type, outside, running, kept, half[r]});
+    source.registers.push_back({registers_[r].type, outside, running, kept, half[r], is_number(static_cast<Reg>(r), 0)});
   }
   std::optional<tile::Code> tiles;
   if (!code_.empty() && outside_slots <= kMaxOutside) tiles = tile::compile(source);

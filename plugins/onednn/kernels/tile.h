@@ -43,6 +43,7 @@ enum class Op : uint8_t {
   kGt,
   kGe,      // acc op A, 1 or 0
   kSelect,  // acc != 0 ? A : B
+  kWherePositive,  // A > 0 ? B : acc
   kSquare,
   kNeg,
   kAbs,
@@ -53,6 +54,8 @@ enum class Op : uint8_t {
   kExp2,
   kExpm1,
   kLog,
+  kLog2,
+  kLog10,
   kLog1p,
   kTanh,
   kSigmoid,

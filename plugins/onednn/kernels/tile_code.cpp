@@ -76,6 +76,10 @@ std::optional<Op> unary(vm::Op op, bool boolean) {
       return Op::kExpm1;
     case vm::Op::kLog:
       return Op::kLog;
+    case vm::Op::kLog2:
+      return Op::kLog2;
+    case vm::Op::kLog10:
+      return Op::kLog10;
     case vm::Op::kLog1p:
       return Op::kLog1p;
     case vm::Op::kTanh:
@@ -172,7 +176,7 @@ class Compiler {
   }
   void add(Op op, uint16_t a = 0, uint16_t b = 0) {
     int form = kAnyForm;
-    if (op == Op::kFma || op == Op::kFmaAdd || op == Op::kSelect)
+    if (op == Op::kFma || op == Op::kFmaAdd || op == Op::kSelect || op == Op::kWherePositive)
       form = (is_number(a) ? 1 : 0) + (is_number(b) ? 2 : 0);
     else if (op < Op::kSquare && a < out_.operands.size())
       form = is_number(a) ? kNumber : out_.operands[a].half != kAnyForm ? out_.operands[a].half : first_touch(a) ? kRunning : kAnyForm;
@@ -191,7 +195,7 @@ class Compiler {
   // Whether some instruction reads r beside another operand.
   bool one_of_two(uint16_t r) const {
     return std::any_of(s_.code.begin(), s_.code.end(), [r](const Source::Instruction& i) {
-      return i.kind == Source::Kind::kOp && i.c != kNone && (i.a == r || i.b == r || i.c == r);
+      return i.kind != Source::Kind::kCast && i.c != kNone && (i.a == r || i.b == r || i.c == r);
     });
   }
   bool is_number(uint16_t o) const { return !out_.operands[o].scratch && !out_.operands[o].running; }
@@ -229,6 +233,12 @@ class Compiler {
       hold(i.a);
       const bool store_rounds = out.kept && out.half == (to_bf16 ? kBf16 : kF16) && uses_[i.out] == 0;
       if (!store_rounds) add(to_bf16 ? Op::kRoundBf16 : Op::kRoundF16);
+      return true;
+    }
+    if (i.kind == Source::Kind::kWherePositive) {
+      hold(i.c);
+      if (!in_memory(i.a) || !in_memory(i.b)) return false;
+      add(Op::kWherePositive, where_[i.a], where_[i.b]);
       return true;
     }
     if (i.kind == Source::Kind::kGeluOfHalf) {
@@ -294,6 +304,7 @@ class Compiler {
     const int times = (i.a == r) + (i.b == r) + (i.c == r);
     if (i.kind == Source::Kind::kOp && i.op == vm::Op::kMul && i.a == r && i.b == r) return true;
     if (times != 1) return false;
+    if (i.kind == Source::Kind::kWherePositive) return i.c == r;
     return i.a == r || (i.kind == Source::Kind::kOp && i.op != vm::Op::kWhere);
   }
 
@@ -336,9 +347,34 @@ class Compiler {
   uint16_t held_ = kNone;        // register that the machine holds
 };
 
+// A choice by x > 0, which nothing else reads, is one instruction.
+Source with_choices_joined(Source source) {
+  std::vector<uint32_t> uses(source.registers.size(), 0);
+  for (const auto& i : source.code)
+    for (uint16_t r : {i.a, i.b, i.c})
+      if (r != kNone) uses[r]++;
+  std::vector<size_t> maker(source.registers.size(), SIZE_MAX);
+  std::vector<bool> gone(source.code.size(), false);
+  for (size_t k = 0; k < source.code.size(); ++k) {
+    Source::Instruction& i = source.code[k];
+    maker[i.out] = k;
+    if (i.kind != Source::Kind::kOp || i.op != vm::Op::kWhere || uses[i.a] != 1 || source.registers[i.a].kept || maker[i.a] == SIZE_MAX) continue;
+    const Source::Instruction& condition = source.code[maker[i.a]];
+    if (condition.kind != Source::Kind::kOp || condition.op != vm::Op::kGt || !source.registers[condition.b].zero ||
+        source.registers[condition.a].type != source.registers[i.out].type)
+      continue;
+    gone[maker[i.a]] = true;
+    i.kind = Source::Kind::kWherePositive, i.a = condition.a;
+  }
+  size_t k = 0;
+  std::erase_if(source.code, [&](const Source::Instruction&) { return gone[k++]; });
+  return source;
+}
+
 }  // namespace
 
-std::optional<Code> compile(const Source& source) {
+std::optional<Code> compile(const Source& given) {
+  const Source source = with_choices_joined(given);
   auto has = [&](Type type) {
     return std::any_of(source.registers.begin(), source.registers.end(),
                        [type](auto& r) { return r.type == type; });

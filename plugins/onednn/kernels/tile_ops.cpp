@@ -134,6 +134,8 @@ V apply(V x) {
   if constexpr (op == Op::kExp2) return math::exp2<V>(x);
   if constexpr (op == Op::kExpm1) return math::expm1<V>(x);
   if constexpr (op == Op::kLog) return math::log<V>(x);
+  if constexpr (op == Op::kLog2) return math::log2<V>(x);
+  if constexpr (op == Op::kLog10) return math::log10<V>(x);
   if constexpr (op == Op::kLog1p) return math::log1p<V>(x);
   if constexpr (op == Op::kTanh) return math::tanh<V>(x);
   if constexpr (op == Op::kSigmoid) return math::sigmoid<V>(x);
@@ -430,10 +432,10 @@ void run_ternary(ARGUMENTS) {
 #define STEP(k)                                                                                                   \
   {                                                                                                               \
     const V p = operand<form & 1 ? kNumber : kAnyForm>(a, k), q = operand<form & 2 ? kNumber : kAnyForm>(b, k); \
-    v##k = op == Op::kFma      ? fma(v##k, p, q)                                                                  \
-           : op == Op::kFmaAdd ? fma(p, q, v##k)                                                                  \
-           : v##k != kZero     ? p                                                                                \
-                               : q;                                                                               \
+    if constexpr (op == Op::kFma) v##k = fma(v##k, p, q);                                                         \
+    else if constexpr (op == Op::kFmaAdd) v##k = fma(p, q, v##k);                                                 \
+    else if constexpr (op == Op::kWherePositive) v##k = p > kZero ? q : v##k;                                     \
+    else v##k = v##k != kZero ? p : q;                                                                            \
     if constexpr (form != 3) IN_ORDER;                                                                            \
   }
   EACH(STEP)
@@ -504,7 +506,7 @@ Machine make() {
   set(Op::op, run_ternary<Op::op, 3>, 3);
   BINARY(kAdd) BINARY(kSub) BINARY(kSubFrom) BINARY(kMul) BINARY(kMax) BINARY(kMin)
   BINARY(kEq) BINARY(kNe) BINARY(kLt) BINARY(kLe) BINARY(kGt) BINARY(kGe)
-  TERNARY(kFma) TERNARY(kFmaAdd) TERNARY(kSelect)
+  TERNARY(kFma) TERNARY(kFmaAdd) TERNARY(kSelect) TERNARY(kWherePositive)
   UNARY(kSquare) UNARY(kNeg) UNARY(kAbs) UNARY(kSign) UNARY(kNot) UNARY(kToBool)
 #if LAZYT_TILE_INTEGERS
   BINARY(kBitAnd) BINARY(kBitOr) BINARY(kBitXor) UNARY(kBitNot)
@@ -519,7 +521,7 @@ Machine make() {
   LIBRARY(kExp, "exp") LIBRARY(kExp2, "exp2") LIBRARY(kExpm1, "expm1") LIBRARY(kTanh, "tanh") LIBRARY(kErf, "erf")
   if (library<Op::kExp>) set(Op::kSigmoid, run_library<Op::kSigmoid>);
 #elif LAZYT_TILE_F32
-  UNARY(kExp) UNARY(kExp2) UNARY(kExpm1) UNARY(kLog) UNARY(kLog1p) UNARY(kTanh) UNARY(kSigmoid) UNARY(kErf)
+  UNARY(kExp) UNARY(kExp2) UNARY(kExpm1) UNARY(kLog) UNARY(kLog2) UNARY(kLog10) UNARY(kLog1p) UNARY(kTanh) UNARY(kSigmoid) UNARY(kErf)
   UNARY(kGeluOfHalf) UNARY(kRoundBf16) UNARY(kRoundF16)
 #endif
   return m;

@@ -200,3 +200,72 @@ def test_windows_over_lines_of_every_length(height, width, layout, dtype):
             atol=1e-2,
             equal_nan=True,
         )
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("reduce", ["sum", "prod", "mean", "amax", "amin"])
+@pytest.mark.parametrize("include_self", [True, False])
+def test_what_is_scattered_into_halves_is_rounded_once(reduce, include_self, dtype):
+    torch.manual_seed(0)
+    x, y = torch.randn(9, 33).to(dtype), torch.randn(9, 40).to(dtype)
+    index = torch.randint(0, 33, (9, 40))
+    for row in (0, 1):
+        y[row, 5], x[row, 7] = float("inf"), float("nan")
+    scatter = lambda x, i, y: x.scatter_reduce(1, i, y, reduce, include_self=include_self)  # noqa: E731
+    got = scatter(*(t.to(DEVICE) for t in (x, index, y))).cpu()
+    exact = scatter(x.float(), index, y.float())
+    torch.testing.assert_close(got, exact.to(dtype), equal_nan=True, rtol=torch.finfo(dtype).eps, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("kernel, stride, padding", [(2, 2, 0), (3, 1, 1), (3, 2, 1), (2, 3, 0)])
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_gradients_of_windows_apart_and_over_each_other(kernel, stride, padding, layout, dtype):
+    torch.manual_seed(0)
+    x = torch.randn(2, 3, 37, 23).to(dtype).contiguous(memory_format=layout)
+
+    def gradient(x):
+        x = x.clone().requires_grad_()
+        F.max_pool2d(x, kernel, stride, padding).square().sum().backward()
+        return x.grad.cpu().float()
+
+    torch.testing.assert_close(
+        gradient(x.to(DEVICE)), gradient(x.float()), rtol=2 * torch.finfo(dtype).eps, atol=0
+    )
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_gradients_of_losses_over_planes_of_classes(reduction, weighted, dtype):
+    torch.manual_seed(0)
+    x, target = torch.randn(2, 5, 7, 9).to(dtype), torch.randint(0, 5, (2, 7, 9))
+    target[0, 3] = -100
+    weight = torch.rand(5).to(dtype) if weighted else None
+
+    def gradient(device, kind):
+        leaf = x.to(device, kind).requires_grad_()
+        of = weight.to(device, kind) if weighted else None
+        F.nll_loss(leaf, target.to(device), of, reduction=reduction).sum().backward()
+        return leaf.grad.cpu().float()
+
+    torch.testing.assert_close(
+        gradient(DEVICE, dtype), gradient("cpu", torch.float32), rtol=2 * torch.finfo(dtype).eps, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, *HALVES])
+def test_rows_and_columns_named_by_places(dtype):
+    torch.manual_seed(0)
+    x, places = torch.randn(6, 40, 9).to(dtype), torch.tensor([3, 0, 5, 3])
+    for dim in (0, 1, 2):
+        source = torch.randn(x.index_select(dim, places).shape).to(dtype)
+        for f in (
+            lambda t, p, s, d=dim: t.index_fill(d, p, 2.0),
+            lambda t, p, s, d=dim: t.index_copy(d, p, s),
+            lambda t, p, s, d=dim: t.index_add(d, p, s),
+        ):
+            want, got = f(x, places, source), f(*(t.to(DEVICE) for t in (x, places, source))).cpu()
+            torch.testing.assert_close(
+                got, want, rtol=2 * torch.finfo(dtype).eps, atol=torch.finfo(dtype).eps
+            )

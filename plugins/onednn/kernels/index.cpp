@@ -97,13 +97,19 @@ Walk walk_of(const Indexed& x, const Layout& beside) {
 template <class F>
 void for_writes(const Frame& frame, const Walk& walk, const int64_t* offsets, F f) {
   const int64_t places = toolkit::count_of(walk.place_dims), outer = walk.outer_count();
+  const bool evenly = walk.place_dims.size() == 1;  // as most are, where an odometer would take longer than an element
+  const int64_t step = evenly ? walk.place_strides[0] : 0;
   auto part = [&](int64_t begin, int64_t end, int64_t first, int64_t last) {
     if (places == 0 || first == last) return;
     Odometer<2> at(walk.outer, {&walk.strides[0], &walk.strides[1]}, begin);
     for (int64_t i = begin; i < end; ++i, at.next()) {
+      const int64_t a = at.offsets[0] + first * walk.step_a, b = at.offsets[1] + first * walk.step_b;
+      if (evenly) {
+        for (int64_t p = 0; p < places; ++p) f(a + offsets[p], b + p * step, last - first);
+        continue;
+      }
       Odometer<1> place(walk.place_dims, {&walk.place_strides});
-      for (int64_t p = 0; p < places; ++p, place.next())
-        f(at.offsets[0] + offsets[p] + first * walk.step_a, at.offsets[1] + place.offsets[0] + first * walk.step_b, last - first);
+      for (int64_t p = 0; p < places; ++p, place.next()) f(a + offsets[p], b + place.offsets[0], last - first);
     }
   };
   const int64_t work = outer * places * walk.n;
@@ -406,16 +412,6 @@ T identity(Reduce reduce) {
     default: return narrow<T>(C(0));
   }
 }
-template <class T>
-T combine(Reduce reduce, T a, T b) {
-  const auto x = widen(a), y = widen(b);
-  switch (reduce) {
-    case Reduce::kProd: return times(a, b);
-    case Reduce::kMax: return x != x ? a : y != y || y > x ? b : a;
-    case Reduce::kMin: return x != x ? a : y != y || y < x ? b : a;
-    default: return plus(a, b);
-  }
-}
 
 void add_scatter(Builder& b, const char* name, const Tensor& out, const Tensor& index, const Tensor& source, int64_t dim,
                  Reduce reduce, bool include_self) {
@@ -450,16 +446,19 @@ void add_scatter(Builder& b, const char* name, const Tensor& out, const Tensor& 
         std::fill(seen, seen + out.count(), int64_t{include_self});
         for_grid(frame, grid, at, false, [&](int64_t, int64_t to) { ++seen[to]; });
       }
-      if (reduce == Reduce::kSum)
-        for_grid(frame, grid, at, false, [&](int64_t from, int64_t to) { y[to] = plus(y[to], x[from]); });
-      else
-        for_grid(frame, grid, at, false, [&](int64_t from, int64_t to) { y[to] = combine(reduce, y[to], x[from]); });
+      auto join = [&](auto f) { for_grid(frame, grid, at, false, [=](int64_t from, int64_t to) { y[to] = f(y[to], x[from]); }); };
+      switch (reduce) {
+        case Reduce::kProd: join([](T a, T b) { return times(a, b); }); break;
+        case Reduce::kMax: join([](T a, T b) { return beats<true>(widen(b), widen(a)) ? b : a; }); break;
+        case Reduce::kMin: join([](T a, T b) { return beats<false>(widen(b), widen(a)) ? b : a; }); break;
+        default: join([](T a, T b) { return plus(a, b); });
+      }
       if (reduce != Reduce::kMean) return;
       for (int64_t i = 0; i < out.count(); ++i) {
-        if (seen[i] <= 1) continue;
         if constexpr (kIsFloat<T>) {
-          y[i] = narrow<T>(widen(y[i]) / static_cast<C>(seen[i]));
+          y[i] = narrow<T>(widen(y[i]) / static_cast<C>(std::max<int64_t>(seen[i], 1)));
         } else {  // rounded down
+          if (seen[i] <= 1) continue;
           const auto total = static_cast<int64_t>(y[i]);
           y[i] = static_cast<T>(total / seen[i] - (total % seen[i] < 0));
         }
@@ -565,7 +564,7 @@ struct Kernels {
   }
   static void scatter(Builder& b, const char* name, const Tensor& self, const Tensor& out, const Tensor& index,
                       const Tensor& source, int64_t dim, Reduce reduce, bool include_self) {
-    if (const lazyt_dtype_t dtype = compute_dtype(out.dtype); reduce == Reduce::kSum && dtype != out.dtype) {  // rounded once
+    if (const lazyt_dtype_t dtype = compute_dtype(out.dtype); reduce != Reduce::kNone && dtype != out.dtype) {  // rounded once
       const Tensor wide = b.scratch(dtype, out.dims());
       b.copy(self, wide);
       add_scatter(b, name, wide, index, dense_as(b, source, dtype), dim, reduce, include_self);

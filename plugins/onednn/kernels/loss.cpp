@@ -1,4 +1,6 @@
 // Losses: negative log likelihood over classes; pointwise losses are the toolkit's.
+#include <cstring>
+
 #include "elements.h"
 #include "fused.h"
 #include "lazyt/toolkit/losses.hpp"
@@ -68,13 +70,15 @@ void lower_nll_backward(Builder& b, const lazyt_node_t& node) {
       const int64_t* targets = frame.at<int64_t>(target);
       T* y = frame.at<T>(out);
       const C divisor = reduction == kMean ? widen(*frame.at<T>(total)) : C(1);
-      parallel(frame, out.count(), out.count(), [&](int64_t begin, int64_t end) { std::fill(y + begin, y + end, T{}); });
+      parallel(frame, out.count(), out.count(), [&](int64_t begin, int64_t end) { std::memset(y + begin, 0, static_cast<size_t>(end - begin) * sizeof(T)); });
+      const bool alike = reduction != kNone && !w;
+      const T each = alike ? narrow<T>(-widen(*g) / divisor) : T{};
       for (int64_t i = 0; i < classes.count(); ++i) {
         const int64_t t = targets[i];
         if (t == ignored) continue;
         if (t < 0 || t >= classes.c) bad_target(t);
         const C scale = w ? widen(w[t]) : C(1);
-        y[classes.at(i, t)] = narrow<T>(-scale * widen(g[reduction == kNone ? i : 0]) / divisor);
+        y[classes.at(i, t)] = alike ? each : narrow<T>(-scale * widen(g[reduction == kNone ? i : 0]) / divisor);
       }
     });
   });

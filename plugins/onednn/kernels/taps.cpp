@@ -3,6 +3,8 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <cstring>
+#include <functional>
 
 #include "channels.h"
 #include "dnnl.h"
@@ -427,6 +429,11 @@ void add_max_pool(Builder& b, const Volumes& x, const Volumes& y, const Volumes&
 void add_scattered(Builder& b, const Volumes& y, const Volumes& index, const Volumes& x, const Axes& axes) {
   const int64_t from_plane = axes[0].outputs() * axes[1].outputs() * axes[2].outputs();
   const int64_t to_plane = axes[0].inputs * axes[1].inputs * axes[2].inputs;
+  // Windows that share no element: each gradient is a sum by itself.
+  const bool apart = std::all_of(axes.begin(), axes.end(), [](const Taps& t) {
+    return std::adjacent_find(t.index.begin(), t.index.end(), std::greater_equal<>()) == t.index.end();
+  });
+  constexpr int64_t kChunk = 256;
   const PerThread sums_of = per_thread(b, static_cast<uint64_t>(to_plane) * sizeof(float));  // of 16-bit gradients
   b.add("max pool backward", {y.tensor.storage, index.tensor.storage}, {x.tensor.storage, sums_of.tensor.storage},
         [=, outer = x.outer()](const Frame& frame) {
@@ -439,15 +446,28 @@ void add_scattered(Builder& b, const Volumes& y, const Volumes& index, const Vol
       const int threads = std::min(frame.threads, sums_of.threads);
 #pragma omp parallel for num_threads(threads) if (threads > 1 && outer * to_plane > 65536) schedule(static)
       for (int64_t n = 0; n < outer; ++n) {
-        C* sums;
-        if constexpr (std::is_same_v<T, C>)
-          sums = to + n * to_plane;
-        else
-          sums = reinterpret_cast<C*>(sums_of.mine(frame));
+        T* plane = to + n * to_plane;
+        const int64_t begin = n * from_plane, end = begin + from_plane;
+        if (std::is_same_v<T, C> || apart) {
+          std::memset(plane, 0, static_cast<size_t>(to_plane) * sizeof(T));
+          for (int64_t k = begin; k < end; ++k) {
+            T& sum = plane[named[k]];
+            if constexpr (std::is_same_v<T, C>)
+              sum += from[k];
+            else
+              sum = sum.bits == 0 ? from[k] : narrow<T>(widen(sum) + widen(from[k]));
+          }
+          continue;
+        }
+        C* sums = reinterpret_cast<C*>(sums_of.mine(frame));
         std::fill_n(sums, to_plane, C(0));
-        for (int64_t k = n * from_plane; k < (n + 1) * from_plane; ++k) sums[named[k]] += static_cast<C>(from[k]);
-        if constexpr (!std::is_same_v<T, C>)
-          rows().of<T>().store(to + n * to_plane, sums, to_plane);
+        C chunk[kChunk];  // converted by vectors
+        for (int64_t k = begin, some; k < end; k += some) {
+          some = std::min(kChunk, end - k);
+          rows().of<T>().load(chunk, from + k, some);
+          for (int64_t i = 0; i < some; ++i) sums[named[k + i]] += chunk[i];
+        }
+        rows().of<T>().store(plane, sums, to_plane);
       }
     });
   });

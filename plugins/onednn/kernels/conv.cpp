@@ -116,7 +116,7 @@ class Lowering {
 
   // y = x * w + bias
   void forward(const Tensor& x, const Tensor& w, const Tensor* bias, const Tensor& y) {
-    if (is_product()) {
+    if (is_product(b_.steady_input(w) == LAZYT_NONE ? 4 : 8)) {
       const Tensor result = result_for(y);
       const ColumnGeometry g = columns();
       add_product(b_, add_columns(b_, g, activation(x)), turned(matrix(dense(w))), rows(result));
@@ -225,9 +225,10 @@ class Lowering {
     return all;
   }
 
-  // Few pixels: the weights are what moves. Measured: from four times as many y channels as rows of columns on.
-  bool is_product() const {
-    return g_.groups == 1 && dtype_ == LAZYT_DTYPE_FLOAT32 && columns().rows() * 4 <= g_.y[1];
+  // Few pixels: the weights are what moves. Measured: from four times as many y channels as rows of columns on; eight times,
+  // where weights stay in the primitive's own format from one run to the next.
+  bool is_product(int64_t times = 4) const {
+    return g_.groups == 1 && dtype_ == LAZYT_DTYPE_FLOAT32 && columns().rows() * times <= g_.y[1];
   }
   // Whether tiles are the faster way to what windows over `from` make of it, at the pixels of `to`.
   bool prefers_patches(const Dims& from, const Dims& to) const {

@@ -42,6 +42,30 @@ TEST(Worker, SubmitBlocksWhileTheQueueIsFull) {
   EXPECT_TRUE(submitted);
 }
 
+TEST(Worker, WhoFoundNoRoomGoesOnOnceHalfIsDone) {
+  Worker worker(4);
+  std::vector<std::promise<void>> gates(4);
+  std::atomic<size_t> done = 0;
+  for (auto& gate : gates) {
+    auto open = gate.get_future().share();
+    worker.submit([&done, open] { open.wait(), done++; });
+  }
+  std::atomic<bool> submitted = false;
+  std::thread fifth([&] {
+    worker.submit([] {});
+    submitted = true;
+  });
+  gates[0].set_value();
+  while (done < 1) std::this_thread::yield();
+  std::this_thread::sleep_for(20ms);
+  EXPECT_FALSE(submitted);
+  gates[1].set_value();
+  fifth.join();
+  for (size_t k : {2, 3}) gates[k].set_value();
+  worker.drain();
+  EXPECT_EQ(done, 4u);
+}
+
 TEST(Worker, ATaskMaySubmitToAFullQueue) {
   std::atomic<int> ran = 0;
   {

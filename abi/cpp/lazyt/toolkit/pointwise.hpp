@@ -394,7 +394,7 @@ struct PointwiseRules {
     const bool known = c.arg(2).kind != LAZYT_ARG_VALUE;
     if (known && std::abs(t == Type::kF64 ? c.constant(2) : static_cast<float>(c.constant(2))) < 0.5)
       return c.k.op(Op::kFma, w, d, a);
-    const Reg near_b = c.k.op(Op::kSub, b, c.k.op(Op::kMul, d, c.k.op(Op::kSub, one, w)));
+    const Reg near_b = c.k.op(Op::kFma, c.k.op(Op::kSub, w, one), d, b);
     if (known) return near_b;
     const Reg near_a = c.k.op(Op::kFma, w, d, a);
     return c.k.op(Op::kWhere, c.k.op(Op::kLt, c.k.op(Op::kAbs, w), c.k.constant(0.5, t)), near_a, near_b);

@@ -480,17 +480,23 @@ base::Result<base::Ref<Moment>> Session::moment(Recorder* recorder) {
   return moment;
 }
 
-loader::Worker* Session::executor_in_use() {
-  std::lock_guard submit(submit_mutex_);
-  return executor_.get();
-}
-
 void Session::help() {
-  if (loader::Worker* executor = executor_in_use()) executor->help();
+  loader::Worker* executor;
+  {
+    std::unique_lock submit(submit_mutex_, std::try_to_lock);
+    if (!submit) return;  // another thread hands work over, perhaps to a full queue
+    executor = executor_.get();
+  }
+  if (executor) executor->help();
 }
 
 void Session::drain() {
-  if (loader::Worker* executor = executor_in_use()) executor->help(), executor->drain();
+  loader::Worker* executor;
+  {
+    std::lock_guard submit(submit_mutex_);
+    executor = executor_.get();
+  }
+  if (executor) executor->help(), executor->drain();
   drop_dead();
 }
 

@@ -122,9 +122,8 @@ class Session {
   void shutdown();
   std::vector<Recorder*> all_recorders();
   base::Ref<loader::Device> device_in_use();  // null before the first use; may be lost
-  void help();                                // runs what was submitted and may run here
+  void help();                                // runs what was submitted and may run here; does not block
   void drain();                               // waits for what was submitted
-  loader::Worker* executor_in_use();          // null before the first use
   void execute(Launch& launch, const base::Ref<loader::Device>& device);
   void run(Launch& launch, const base::Ref<loader::Device>& device);
   base::Result<base::Ref<exec::Plan>> plan_for(const Tape& tape, Variant& variant,

@@ -46,10 +46,13 @@ bool is_constant(const Number& n, double value) {
 }
 }  // namespace
 
-bool FusedKernel::is_number(Reg r, double value) const {
-  return r != kNoReg && registers_[r].source == Source::kNumber &&
-         is_constant(numbers_[registers_[r].source_index].number, value);
+std::optional<double> FusedKernel::constant_of(Reg r) const {
+  if (r == kNoReg || registers_[r].source != Source::kNumber) return std::nullopt;
+  const Number& n = numbers_[registers_[r].source_index].number;
+  return n.constant ? std::optional(n.integral ? static_cast<double>(n.i) : n.d) : std::nullopt;
 }
+
+bool FusedKernel::is_number(Reg r, double value) const { return constant_of(r) == value; }
 
 Reg FusedKernel::index_of(vm::Op op, Reg a, Reg b) {
   if ((op != vm::Op::kMul && op != vm::Op::kAdd) || b == kNoReg) return kNoReg;
@@ -407,7 +410,7 @@ FusedKernel::Made FusedKernel::make(Builder& b, const std::vector<StorageId>& ma
       running = !is_single(loops.strides[registers_[r].source_index]) && !one_a_row(registers_[r].source_index);
     const bool kept = !outside && last[r] == kForever;
     outside_slots += outside || kept;
-    source.registers.push_back({registers_[r].type, outside, running, kept, half[r], is_number(static_cast<Reg>(r), 0)});
+    source.registers.push_back({registers_[r].type, outside, running, kept, half[r], constant_of(static_cast<Reg>(r))});
   }
   std::optional<tile::Code> tiles;
   if (!code_.empty() && outside_slots <= kMaxOutside) tiles = tile::compile(source);

@@ -103,7 +103,8 @@ class FusedKernel {
   };
   // Signs of halves that lie side by side, two at a time as bits of an integer, if that is all that the kernel is about.
   std::optional<FusedKernel> as_bits() const;
-  bool is_number(Reg r, double value) const;  // that is known when the program is compiled
+  std::optional<double> constant_of(Reg r) const;  // a number that is known when the program is compiled
+  bool is_number(Reg r, double value) const;
   // A choice between two kernels by a number: what is not taken is not computed.
   struct Choice {
     std::vector<FusedKernel> kernels;  // where it is true, where it is false

@@ -44,6 +44,7 @@ enum class Op : uint8_t {
   kGe,      // acc op A, 1 or 0
   kSelect,  // acc != 0 ? A : B
   kWherePositive,  // A > 0 ? B : acc
+  kLerp,    // from A to B by acc, as PyTorch's vectors: A + acc * (B - A), from half the way on B + (acc - 1) * (B - A)
   kSquare,
   kNeg,
   kAbs,

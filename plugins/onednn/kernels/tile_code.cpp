@@ -176,7 +176,7 @@ class Compiler {
   }
   void add(Op op, uint16_t a = 0, uint16_t b = 0) {
     int form = kAnyForm;
-    if (op == Op::kFma || op == Op::kFmaAdd || op == Op::kSelect || op == Op::kWherePositive)
+    if (op == Op::kFma || op == Op::kFmaAdd || op == Op::kSelect || op == Op::kWherePositive || op == Op::kLerp)
       form = (is_number(a) ? 1 : 0) + (is_number(b) ? 2 : 0);
     else if (op < Op::kSquare && a < out_.operands.size())
       form = is_number(a) ? kNumber : out_.operands[a].half != kAnyForm ? out_.operands[a].half : first_touch(a) ? kRunning : kAnyForm;
@@ -195,7 +195,8 @@ class Compiler {
   // Whether some instruction reads r beside another operand.
   bool one_of_two(uint16_t r) const {
     return std::any_of(s_.code.begin(), s_.code.end(), [r](const Source::Instruction& i) {
-      return i.kind != Source::Kind::kCast && i.c != kNone && (i.a == r || i.b == r || i.c == r);
+      if (i.c == kNone) return false;
+      return i.b == r || (i.a == r && i.kind != Source::Kind::kLerp) || (i.c == r && i.kind != Source::Kind::kWherePositive);
     });
   }
   bool is_number(uint16_t o) const { return !out_.operands[o].scratch && !out_.operands[o].running; }
@@ -239,6 +240,12 @@ class Compiler {
       hold(i.c);
       if (!in_memory(i.a) || !in_memory(i.b)) return false;
       add(Op::kWherePositive, where_[i.a], where_[i.b]);
+      return true;
+    }
+    if (i.kind == Source::Kind::kLerp) {
+      hold(i.a);
+      if (!in_memory(i.b) || !in_memory(i.c)) return false;
+      add(Op::kLerp, where_[i.b], where_[i.c]);
       return true;
     }
     if (i.kind == Source::Kind::kGeluOfHalf) {
@@ -305,6 +312,7 @@ class Compiler {
     if (i.kind == Source::Kind::kOp && i.op == vm::Op::kMul && i.a == r && i.b == r) return true;
     if (times != 1) return false;
     if (i.kind == Source::Kind::kWherePositive) return i.c == r;
+    if (i.kind == Source::Kind::kLerp) return i.a == r;
     return i.a == r || (i.kind == Source::Kind::kOp && i.op != vm::Op::kWhere);
   }
 
@@ -347,34 +355,64 @@ class Compiler {
   uint16_t held_ = kNone;        // register that the machine holds
 };
 
-// A choice by x > 0, which nothing else reads, is one instruction.
-Source with_choices_joined(Source source) {
-  std::vector<uint32_t> uses(source.registers.size(), 0);
-  for (const auto& i : source.code)
-    for (uint16_t r : {i.a, i.b, i.c})
-      if (r != kNone) uses[r]++;
-  std::vector<size_t> maker(source.registers.size(), SIZE_MAX);
-  std::vector<bool> gone(source.code.size(), false);
-  for (size_t k = 0; k < source.code.size(); ++k) {
-    Source::Instruction& i = source.code[k];
-    maker[i.out] = k;
-    if (i.kind != Source::Kind::kOp || i.op != vm::Op::kWhere || uses[i.a] != 1 || source.registers[i.a].kept || maker[i.a] == SIZE_MAX) continue;
-    const Source::Instruction& condition = source.code[maker[i.a]];
-    if (condition.kind != Source::Kind::kOp || condition.op != vm::Op::kGt || !source.registers[condition.b].zero ||
-        source.registers[condition.a].type != source.registers[i.out].type)
-      continue;
-    gone[maker[i.a]] = true;
-    i.kind = Source::Kind::kWherePositive, i.a = condition.a;
+// Instructions that several others make: a choice by x > 0, an interpolation.
+class Joined {
+ public:
+  explicit Joined(Source source) : s_(std::move(source)), uses_(s_.registers.size(), 0), maker_(s_.registers.size(), SIZE_MAX) {
+    for (size_t k = 0; k < s_.code.size(); ++k) {
+      maker_[s_.code[k].out] = k;
+      for (uint16_t r : {s_.code[k].a, s_.code[k].b, s_.code[k].c})
+        if (r != kNone) uses_[r]++;
+    }
+    for (Source::Instruction& i : s_.code)
+      if (is(&i, vm::Op::kWhere) && !as_lerp(i)) as_where_positive(i);
+    std::vector<bool> read(s_.registers.size(), false);
+    std::vector<Source::Instruction> kept;
+    for (size_t k = s_.code.size(); k-- > 0;) {
+      const Source::Instruction& i = s_.code[k];
+      if (uses_[i.out] && !s_.registers[i.out].kept && !read[i.out]) continue;  // read by what was joined alone
+      for (uint16_t r : {i.a, i.b, i.c})
+        if (r != kNone) read[r] = true;
+      kept.push_back(i);
+    }
+    s_.code.assign(kept.rbegin(), kept.rend());
   }
-  size_t k = 0;
-  std::erase_if(source.code, [&](const Source::Instruction&) { return gone[k++]; });
-  return source;
-}
+  Source source() && { return std::move(s_); }
+
+ private:
+  static bool is(const Source::Instruction* i, vm::Op op) { return i && i->kind == Source::Kind::kOp && i->op == op; }
+  const Source::Instruction* maker(uint16_t r, vm::Op op) const {
+    const Source::Instruction* i = r == kNone || maker_[r] == SIZE_MAX ? nullptr : &s_.code[maker_[r]];
+    return is(i, op) ? i : nullptr;
+  }
+  bool is_number(uint16_t r, double value) const { return s_.registers[r].number == value; }
+  bool only_here(uint16_t r) const { return uses_[r] == 1 && !s_.registers[r].kept; }
+
+  void as_where_positive(Source::Instruction& i) {
+    const auto* condition = maker(i.a, vm::Op::kGt);
+    if (!condition || !only_here(i.a) || !is_number(condition->b, 0) || s_.registers[condition->a].type != s_.registers[i.out].type) return;
+    i.kind = Source::Kind::kWherePositive, i.a = condition->a;
+  }
+  // where(|w| < 0.5, w * (b - a) + a, (w - 1) * (b - a) + b): the toolkit's lerp.
+  bool as_lerp(Source::Instruction& i) {
+    const auto *near = maker(i.b, vm::Op::kFma), *far = maker(i.c, vm::Op::kFma), *condition = maker(i.a, vm::Op::kLt);
+    const auto* size = condition && is_number(condition->b, 0.5) ? maker(condition->a, vm::Op::kAbs) : nullptr;
+    const auto *rest = far ? maker(far->a, vm::Op::kSub) : nullptr, *way = near ? maker(near->b, vm::Op::kSub) : nullptr;
+    if (!size || !rest || !way || !is_number(rest->b, 1) || !only_here(i.b) || !only_here(i.c)) return false;
+    if (near->a != size->a || rest->a != size->a || far->b != near->b || way->b != near->c || way->a != far->c) return false;
+    i = {Source::Kind::kLerp, i.op, i.out, near->a, near->c, far->c};
+    return true;
+  }
+
+  Source s_;
+  std::vector<uint32_t> uses_;
+  std::vector<size_t> maker_;
+};
 
 }  // namespace
 
 std::optional<Code> compile(const Source& given) {
-  const Source source = with_choices_joined(given);
+  const Source source = Joined(given).source();
   auto has = [&](Type type) {
     return std::any_of(source.registers.begin(), source.registers.end(),
                        [type](auto& r) { return r.type == type; });

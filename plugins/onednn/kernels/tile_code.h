@@ -13,7 +13,7 @@ inline constexpr uint16_t kNone = UINT16_MAX;
 
 // What the code is made from: the vector machine's view of a kernel.
 struct Source {
-  enum class Kind : uint8_t { kOp, kCast, kRoundBf16, kRoundF16, kGeluOfHalf, kWherePositive };  // the last: a > 0 ? b : c
+  enum class Kind : uint8_t { kOp, kCast, kRoundBf16, kRoundF16, kGeluOfHalf, kWherePositive, kLerp };  // the last: a > 0 ? b : c; from b to c by a
   struct Instruction {
     Kind kind;
     vm::Op op;
@@ -25,7 +25,7 @@ struct Source {
     bool running;       // of those: an element for each index, not one for all
     bool kept;          // wanted in memory after the code ran: a result
     Form half = kAnyForm;  // kBf16, kF16: how an f32 register lies in memory
-    bool zero = false;     // the number 0, known when the program is compiled
+    std::optional<double> number = {};  // that it is, known when the program is compiled
   };
   std::vector<Instruction> code;
   std::vector<Register> registers;

@@ -154,6 +154,11 @@ V apply(V x) {
   if constexpr (op == Op::kTrunc) return L::trunc(x);
 }
 
+V lerp(V a, V b, V weight) {
+  const VI near = absolute(weight) < kOne / 2;
+  return fma(near ? weight : weight - kOne, b - a, near ? a : b);
+}
+
 template <Op op>
 V apply(V x, V a) {
   if constexpr (op == Op::kAdd) return x + a;
@@ -426,6 +431,11 @@ void run_load_bank(ARGUMENTS) {
   NEXT;
 }
 #endif
+#if LAZYT_TILE_INTEGERS
+#define LERP(k)
+#else
+#define LERP(k) else if constexpr (op == Op::kLerp) v##k = lerp(p, q, v##k);
+#endif
 template <Op op, int form>
 void run_ternary(ARGUMENTS) {
   const Scalar *a = at(ip->a, i), *b = at(ip->b, i);
@@ -435,6 +445,7 @@ void run_ternary(ARGUMENTS) {
     if constexpr (op == Op::kFma) v##k = fma(v##k, p, q);                                                         \
     else if constexpr (op == Op::kFmaAdd) v##k = fma(p, q, v##k);                                                 \
     else if constexpr (op == Op::kWherePositive) v##k = p > kZero ? q : v##k;                                     \
+    LERP(k)                                                                                                       \
     else v##k = v##k != kZero ? p : q;                                                                            \
     if constexpr (form != 3) IN_ORDER;                                                                            \
   }
@@ -511,7 +522,7 @@ Machine make() {
 #if LAZYT_TILE_INTEGERS
   BINARY(kBitAnd) BINARY(kBitOr) BINARY(kBitXor) UNARY(kBitNot)
 #else
-  BINARY(kDiv) BINARY(kDivInto) BINARY(kCopysign) BINARY(kCopysignOf)
+  TERNARY(kLerp) BINARY(kDiv) BINARY(kDivInto) BINARY(kCopysign) BINARY(kCopysignOf)
   UNARY(kSqrt) UNARY(kRsqrt) UNARY(kReciprocal)
   UNARY(kIsNan) UNARY(kFloor) UNARY(kCeil) UNARY(kRound) UNARY(kTrunc)
 #endif

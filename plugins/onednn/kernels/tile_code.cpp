@@ -227,6 +227,14 @@ class Compiler {
   }
   bool in_memory(uint16_t r) const { return where_[r] != kNone; }
 
+  // The running value becomes `held`; the other two come from memory. False if one is not there.
+  bool ternary(Op op, uint16_t held, uint16_t a, uint16_t b) {
+    hold(held);
+    if (!in_memory(a) || !in_memory(b)) return false;
+    add(op, where_[a], where_[b]);
+    return true;
+  }
+
   bool instruction(const Source::Instruction& i) {
     if (i.kind == Source::Kind::kRoundBf16 || i.kind == Source::Kind::kRoundF16) {
       const bool to_bf16 = i.kind == Source::Kind::kRoundBf16;
@@ -236,18 +244,8 @@ class Compiler {
       if (!store_rounds) add(to_bf16 ? Op::kRoundBf16 : Op::kRoundF16);
       return true;
     }
-    if (i.kind == Source::Kind::kWherePositive) {
-      hold(i.c);
-      if (!in_memory(i.a) || !in_memory(i.b)) return false;
-      add(Op::kWherePositive, where_[i.a], where_[i.b]);
-      return true;
-    }
-    if (i.kind == Source::Kind::kLerp) {
-      hold(i.a);
-      if (!in_memory(i.b) || !in_memory(i.c)) return false;
-      add(Op::kLerp, where_[i.b], where_[i.c]);
-      return true;
-    }
+    if (i.kind == Source::Kind::kWherePositive) return ternary(Op::kWherePositive, i.c, i.a, i.b);
+    if (i.kind == Source::Kind::kLerp) return ternary(Op::kLerp, i.a, i.b, i.c);
     if (i.kind == Source::Kind::kGeluOfHalf) {
       hold(i.a);
       add(Op::kGeluOfHalf);
@@ -263,12 +261,7 @@ class Compiler {
       hold(i.a);
       return true;
     }
-    if (i.op == vm::Op::kWhere) {
-      hold(i.a);
-      if (!in_memory(i.b) || !in_memory(i.c)) return false;
-      add(Op::kSelect, where_[i.b], where_[i.c]);
-      return true;
-    }
+    if (i.op == vm::Op::kWhere) return ternary(Op::kSelect, i.a, i.b, i.c);
     if (i.op == vm::Op::kFma) {
       if (held_ == i.c && in_memory(i.a) && in_memory(i.b)) {
         add(Op::kFmaAdd, where_[i.a], where_[i.b]);

@@ -142,7 +142,8 @@ class Encoder {
     if (t.device().is_cpu() && t.dim() == 0 && !arg.written && t.layout() == at::kStrided) {
       base::DType dtype = from_torch(t.scalar_type());
       if (dtype != LAZYT_DTYPE_INVALID)
-        return host_scalar(dtype, t.unsafeGetTensorImpl()->is_wrapped_number(), t.resolve_conj().resolve_neg().const_data_ptr());
+        return host_scalar(dtype, t.unsafeGetTensorImpl()->is_wrapped_number(),
+                           C10_LIKELY(!t.is_conj() && !t.is_neg()) ? t.const_data_ptr() : t.resolve_conj().resolve_neg().const_data_ptr());
     }
     notes_ = true;  // for the boxed call to say
     TORCH_CHECK(typed_, "Expected all tensors to be on the same device, but found at least two devices, ",
@@ -174,6 +175,13 @@ class Encoder {
     w[0] = number_tag(kDouble, movable_ || (arg.moves && d != 0), bits_of(d)), w[1] = bits_of(d);  // kernels may leave out what a 0 does
   }
 
+  void string(std::string_view text) {
+    word(tagged(kString, text.size()));
+    uint64_t* w = call_.signature.extend((text.size() + 7) / 8);
+    if (!text.empty()) w[(text.size() - 1) / 8] = 0;
+    std::memcpy(w, text.data(), text.size());
+  }
+
   void boolean(bool v) {
     uint64_t* w = call_.signature.extend(2);
     w[0] = tagged(kBool), w[1] = v;
@@ -193,7 +201,9 @@ class Encoder {
       case TypedArg::kTensor: return tensor(arg, *static_cast<const at::Tensor*>(v.at));
       case TypedArg::kScalar: return scalar(arg, *static_cast<const at::Scalar*>(v.at));
       case TypedArg::kInt: return integer(arg, v.number);
+      case TypedArg::kDouble: return real(arg, v.real);
       case TypedArg::kBool: return boolean(v.number != 0);
+      case TypedArg::kString: return string({static_cast<const char*>(v.at), v.count});
       case TypedArg::kTensors:
         word(tagged(kList, v.count));
         for (const at::Tensor& t : at::TensorList(static_cast<const at::Tensor*>(v.at), v.count)) tensor(arg, t);
@@ -264,14 +274,7 @@ class Encoder {
       word(bits_of(c.real()));
       return word(bits_of(c.imag()));
     }
-    if (v.isString()) {
-      const std::string& text = v.toStringRef();
-      word(tagged(kString, text.size()));
-      uint64_t* w = call_.signature.extend((text.size() + 7) / 8);
-      if (!text.empty()) w[(text.size() - 1) / 8] = 0;
-      std::memcpy(w, text.data(), text.size());
-      return;
-    }
+    if (v.isString()) return string(v.toStringRef());
     if (v.isUnsigned()) {
       unsigned_ = true;
       return word(tagged(kNone));

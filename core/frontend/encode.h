@@ -24,7 +24,7 @@ Encoded encode(const TorchOp& op, c10::ArrayRef<c10::IValue> args, trace::Call& 
 
 // An argument as PyTorch's typed kernels get it, not boxed. It points to the argument.
 struct TypedArg {
-  enum Kind : uint8_t { kNone, kTensor, kTensors, kTensorRefs, kScalar, kInts, kInt, kBool, kBools };
+  enum Kind : uint8_t { kNone, kTensor, kTensors, kTensorRefs, kScalar, kInts, kInt, kDouble, kBool, kBools, kString };
 
   TypedArg(const at::Tensor& t) : kind(kTensor), at(&t) {}
   TypedArg(const std::optional<at::Tensor>& t) : kind(t ? kTensor : kNone), at(t ? &*t : nullptr) {}
@@ -32,9 +32,14 @@ struct TypedArg {
   TypedArg(at::TensorList l) : kind(kTensors), at(l.data()), count(l.size()) {}
   TypedArg(const at::ITensorListRef& l) : kind(kTensorRefs), at(&l), count(l.size()) {}
   TypedArg(at::OptionalIntArrayRef l) : kind(l ? kInts : kNone), at(l ? l->data() : nullptr), count(l ? l->size() : 0) {}
+  TypedArg(c10::SymIntArrayRef l) : TypedArg(at::OptionalIntArrayRef(c10::asIntArrayRefSlow(l, __FILE__, __LINE__))) {}
+  TypedArg(std::string_view s) : kind(kString), at(s.data()), count(s.size()) {}
   TypedArg(std::optional<at::ScalarType> t) : kind(t ? kInt : kNone), number(t ? static_cast<int64_t>(*t) : 0) {}
   TypedArg(at::ScalarType t) : kind(kInt), number(static_cast<int64_t>(t)) {}
   TypedArg(int64_t v) : kind(kInt), number(v) {}
+  TypedArg(const c10::SymInt& v) : kind(kInt), number(v.guard_int(__FILE__, __LINE__)) {}
+  TypedArg(double v) : kind(kDouble), real(v) {}
+  TypedArg(std::optional<double> v) : kind(v ? kDouble : kNone), real(v.value_or(0)) {}
   TypedArg(bool v) : kind(kBool), number(v) {}
   template <size_t n>
   TypedArg(const std::array<bool, n>& l) : kind(kBools), at(l.data()), count(n) {}
@@ -43,6 +48,7 @@ struct TypedArg {
   union {
     const void* at;
     int64_t number;
+    double real;
   };
   size_t count = 0;
 };

@@ -9,6 +9,7 @@
 #include <torch/csrc/autograd/generated/Functions.h>
 #include <torch/library.h>
 
+#include "frontend/history.h"
 #include "frontend/registration.h"
 #include "frontend/storage.h"
 
@@ -76,7 +77,7 @@ auto make_node() {
 // As VariableType's, but that it keeps only what the gradients asked for need.
 Tensor linear(c10::DispatchKeySet keys, const Tensor& x, const Tensor& w, const OptionalTensor& b) {
   using namespace torch::autograd;
-  if (keys.has_any(kWatchers) || !is_plain(x, w, b) || isFwGradDefined(x) || isFwGradDefined(w) || isFwGradDefined(b)) return at::native::linear(x, w, b);
+  if (keys.has_any(kWatchers) || !is_plain(x, w, b) || has_tangent(x) || has_tangent(w) || (defined(b) && has_tangent(*b))) return at::native::linear(x, w, b);
   const bool with_history = compute_requires_grad(x, w, b);
   Tensor y;
   {
@@ -93,9 +94,8 @@ Tensor linear(c10::DispatchKeySet keys, const Tensor& x, const Tensor& w, const 
 }
 
 Gradients linear_backward(c10::DispatchKeySet keys, const Tensor& x, const Tensor& grad, const Tensor& w, Mask mask) {
-  using namespace torch::autograd;
-  const auto has_history = [](const Tensor& t) { return t.defined() && (isFwGradDefined(t) || compute_requires_grad(t)); };
-  if (keys.has_any(kWatchers) || has_history(x) || has_history(grad) || has_history(w)) return composite_backward(x, grad, w, mask);
+  const auto followed = [](const Tensor& t) { return t.defined() && has_history(t); };
+  if (keys.has_any(kWatchers) || followed(x) || followed(grad) || followed(w)) return composite_backward(x, grad, w, mask);
   at::AutoDispatchBelowADInplaceOrView below;
   return at::_ops::linear_backward::redispatch(keys & c10::after_ADInplaceOrView_keyset, x, grad, w, mask);
 }

@@ -80,14 +80,20 @@ constexpr size_t kKeep = 0;  // freed memory shall be seen as freed
 constexpr size_t kKeep = 256;  // of each kind, by each thread: taking and giving back needs no lock
 #endif
 
+// Those that the thread keeps of this order; null: none.
+std::vector<trace::Storage*>* kept_states(ThreadState* thread, int order) {
+  const int i = order - kMinOrder;
+  return C10_LIKELY(thread && i < kKeptOrders) ? &thread->states[i] : nullptr;
+}
+
 trace::Storage* take_state(size_t bytes, uint32_t device) {
   int order = order_of(bytes);
   TORCH_CHECK_WITH(OutOfMemoryError, order < kOrders, "lazyt: a storage of ", bytes, " bytes is larger than the device's addresses");
   trace::Storage* state;
-  std::vector<trace::Storage*>& kept = thread_state().states;
-  if (C10_LIKELY(order == kMinOrder && !kept.empty())) {
-    state = kept.back();
-    kept.pop_back();
+  std::vector<trace::Storage*>* kept = kept_states(&thread_state(), order);
+  if (C10_LIKELY(kept && !kept->empty())) {
+    state = kept->back();
+    kept->pop_back();
   } else {
     state = pool().take(order);
   }
@@ -150,7 +156,8 @@ struct ThreadEnd {
     if (!thread) return;
     for (const Lane& lane : thread->lanes)
       if (lane.own) trace::Session::get(lane.own->device).give_back(*lane.own);
-    for (trace::Storage* s : thread->states) pool().give_back(s, kMinOrder);
+    for (int i = 0; i < kKeptOrders; i++)
+      for (trace::Storage* s : thread->states[i]) pool().give_back(s, kMinOrder + i);
     for (void* p : thread->storage_impls) ::operator delete(p);
     for (void* p : thread->tensor_impls) ::operator delete(p);
     delete thread;
@@ -230,10 +237,10 @@ void delete_state(void* context) {
       last = trace::Recorder::let_go(*state);
     destroyed.add_locked();
   }
-  int order = order_of(state->size_bytes);
-  ThreadState* thread = current_thread_state;
-  if (C10_LIKELY(order == kMinOrder && thread && thread->states.size() < kKeep))
-    thread->states.push_back(state);
+  const int order = order_of(state->size_bytes);
+  std::vector<trace::Storage*>* kept = kept_states(current_thread_state, order);
+  if (C10_LIKELY(kept && kept->size() < kKeep))
+    kept->push_back(state);
   else
     pool().give_back(state, order);
 }

@@ -19,12 +19,14 @@ struct Lane {
   at::ScalarType default_float = at::ScalarType::Undefined;  // the recorder's, as far as this thread knows
 };
 
+constexpr int kKeptOrders = 12;  // of storages: 512 bytes to 1 MiB
+
 struct ThreadState {
   std::array<Lane, trace::kMaxDevices> lanes;
   uint32_t device = 0;  // the current one, where a call names none
   trace::Call call;
   std::vector<at::Tensor> fresh;
-  std::vector<trace::Storage*> states;  // of small storages, free to be taken
+  std::array<std::vector<trace::Storage*>, kKeptOrders> states;  // of small storages, free to be taken
   std::vector<void*> storage_impls, tensor_impls;  // memory of freed StorageImpls and TensorImpls
 };
 

@@ -1,8 +1,10 @@
 #include "frontend/typed.h"
 
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/op_registration/infer_schema.h>
 
 #include "frontend/encode.h"
+#include "frontend/history.h"
 #include "frontend/tracer.h"
 
 namespace lazyt::frontend {
@@ -27,7 +29,10 @@ class Typed<Result(Args...)> final : public c10::OperatorKernel {
     if (C10_UNLIKELY(outcome == Replay::kUnknown)) return boxed(args...);
     if constexpr (std::is_same_v<Result, at::Tensor>) return finish(outcome, std::move(thread_state().fresh[0]));
     else if constexpr (std::is_same_v<Result, std::vector<at::Tensor>>) return finish(outcome, std::exchange(thread_state().fresh, {}));
-    else if constexpr (std::is_same_v<Result, std::tuple<at::Tensor, at::Tensor, at::Tensor>>) {
+    else if constexpr (std::is_same_v<Result, std::tuple<at::Tensor, at::Tensor>>) {
+      std::vector<at::Tensor>& fresh = thread_state().fresh;
+      return finish(outcome, Result(std::move(fresh[0]), std::move(fresh[1])));
+    } else if constexpr (std::is_same_v<Result, std::tuple<at::Tensor, at::Tensor, at::Tensor>>) {
       std::vector<at::Tensor>& fresh = thread_state().fresh;
       return finish(outcome, Result(std::move(fresh[0]), std::move(fresh[1]), std::move(fresh[2])));
     } else if constexpr (std::is_same_v<Result, void>) count(first(args...)), finish(outcome, 0);
@@ -52,6 +57,8 @@ class Typed<Result(Args...)> final : public c10::OperatorKernel {
   }
 
   Result boxed(Args... args) {
+    // As under PyTorch's kernel for autograd; a write is still to be counted.
+    const c10::impl::ExcludeDispatchKeyGuard below(op_.op.writes() ? c10::autograd_dispatch_keyset : c10::autograd_dispatch_keyset_with_ADInplaceOrView);
     torch::jit::Stack stack = c10::impl::boxArgs<Args...>(args...);
     trace_call(op_, &stack);
     if constexpr (std::is_reference_v<Result>) return first(args...);
@@ -59,6 +66,20 @@ class Typed<Result(Args...)> final : public c10::OperatorKernel {
   }
 
   TorchOp& op_;
+};
+
+// As seen from autograd.
+template <class Signature>
+class BelowAutograd;
+
+template <class Result, class... Args>
+class BelowAutograd<Result(Args...)> {
+ public:
+  explicit BelowAutograd(TorchOp& op) : typed_(op) {}
+  Result operator()(c10::DispatchKeySet, Args... args) { return typed_(args...); }
+
+ private:
+  Typed<Result(Args...)> typed_;
 };
 
 // Whether the schema's types are those of a C++ signature; what it writes is the caller's to look at.
@@ -74,13 +95,10 @@ bool fits(const c10::FunctionSchema& schema) {
 template <class Signature>
 bool try_register(TorchOp& op) {
   if (!fits<Signature>(op.handle.schema())) return false;
-  using Kernel = Typed<Signature>;
-  static auto* registered = new std::vector<c10::RegistrationHandleRAII>;
   try {
-    registered->push_back(c10::Dispatcher::singleton().registerImpl(
-        op.handle.operator_name(), c10::DispatchKey::PrivateUse1,
-        c10::KernelFunction::makeFromUnboxedFunctor<false, Kernel>(std::make_unique<Kernel>(op)),
-        c10::impl::CppSignature::make<Signature>(), nullptr, "lazyt"));
+    register_kernel<Signature>(op.handle, c10::DispatchKey::PrivateUse1, std::make_unique<Typed<Signature>>(op));
+    if (op.handle.hasKernelForDispatchKey(c10::DispatchKey::ADInplaceOrView)) pass_autograd<Signature>(op.handle, Redispatched<Signature>(op.handle));
+    else pass_autograd<Signature>(op.handle, BelowAutograd<Signature>(op));
   } catch (const c10::Error&) {  // a list is a TensorList to some kernels, an ITensorListRef to others
     return false;
   }
@@ -99,13 +117,16 @@ bool register_typed(TorchOp& op) {
   using T = const at::Tensor&;
   using N = const at::Scalar&;
   using L = at::TensorList;
+  using O = const std::optional<at::Tensor>&;
   using Tensor = at::Tensor;
   const auto& args = op.op.args;
   if (args.empty()) return false;
   if (!op.op.writes())
     return try_all<Tensor(T), Tensor(T, T), Tensor(T, N), Tensor(T, T, N), Tensor(T, T, T), Tensor(T, T, T, N), Tensor(T, T, T, N, N),
-                   Tensor(T, T, int64_t), Tensor(T, T, T, int64_t), Tensor(T, T, const std::optional<Tensor>&), std::tuple<Tensor, Tensor, Tensor>(T, T, T, std::array<bool, 3>), Tensor(T, int64_t, bool), Tensor(T, std::optional<at::ScalarType>), Tensor(T, T, int64_t, at::ScalarType),
-                   Tensor(T, at::OptionalIntArrayRef, bool, std::optional<at::ScalarType>),
+                   Tensor(T, T, int64_t), Tensor(T, T, T, int64_t), Tensor(T, T, O), std::tuple<Tensor, Tensor, Tensor>(T, T, T, std::array<bool, 3>), Tensor(T, int64_t, bool), Tensor(T, std::optional<at::ScalarType>), Tensor(T, T, int64_t, at::ScalarType),
+                   Tensor(T, at::OptionalIntArrayRef, bool, std::optional<at::ScalarType>), Tensor(T, std::string_view), Tensor(T, T, std::string_view),
+                   std::tuple<Tensor, Tensor, Tensor>(T, c10::SymIntArrayRef, O, O, double), Tensor(T, T, c10::SymInt, bool, bool),
+                   std::tuple<Tensor, Tensor>(T, T, T, double, bool, O, std::optional<double>),
                    Tensor(L, int64_t), Tensor(const at::ITensorListRef&, int64_t), std::vector<Tensor>(L), std::vector<Tensor>(L, N), std::vector<Tensor>(L, L), std::vector<Tensor>(L, L, N)>(op);
   const bool only_first = args[0].written && std::none_of(args.begin() + 1, args.end(), [](const trace::OpArg& a) { return a.written; });
   if (!only_first) return false;

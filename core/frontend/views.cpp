@@ -6,20 +6,31 @@
 #include <ATen/native/TensorFactories.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
+#include <ATen/ops/expand_ops.h>
 #include <ATen/ops/is_set_to_native.h>
 #include <ATen/ops/permute_native.h>
+#include <ATen/ops/permute_ops.h>
 #include <ATen/ops/select_native.h>
+#include <ATen/ops/select_ops.h>
 #include <ATen/ops/set_native.h>
 #include <ATen/ops/slice_native.h>
+#include <ATen/ops/slice_ops.h>
+#include <ATen/ops/split_ops.h>
+#include <ATen/ops/squeeze_ops.h>
 #include <ATen/ops/t_native.h>
+#include <ATen/ops/t_ops.h>
 #include <ATen/ops/transpose_native.h>
+#include <ATen/ops/transpose_ops.h>
 #include <ATen/ops/unfold_native.h>
 #include <ATen/ops/unsqueeze_native.h>
+#include <ATen/ops/unsqueeze_ops.h>
 #include <ATen/ops/view_as_complex_native.h>
 #include <ATen/ops/view_as_real_native.h>
 #include <ATen/ops/view_native.h>
+#include <ATen/ops/view_ops.h>
 #include <torch/library.h>
 
+#include "frontend/history.h"
 #include "frontend/registration.h"
 #include "frontend/storage.h"
 #include "frontend/thread_state.h"
@@ -190,6 +201,16 @@ bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& 
   return plain(self) && plain(from) && !self.is_quantized() && !from.is_quantized();
 }
 
+// Views of what has no history are only noted as views.
+template <class... Ops>
+void pass_autograd_of() {
+  const auto pass = []<class Op>(std::type_identity<Op>) {
+    const c10::OperatorHandle op = c10::Dispatcher::singleton().findSchemaOrThrow(Op::name, Op::overload_name);
+    pass_autograd<typename Op::schema>(op, Redispatched<typename Op::schema>(op));
+  };
+  (pass(std::type_identity<Ops>{}), ...);
+}
+
 }  // namespace
 
 void register_views() {
@@ -221,6 +242,9 @@ void register_views() {
   library.impl("_has_compatible_shallow_copy_type", TORCH_FN(has_compatible_shallow_copy_type));
   static torch::Library autograd(torch::Library::IMPL, "aten", c10::DispatchKey::AutogradPrivateUse1, __FILE__, __LINE__);
   autograd.impl("_has_compatible_shallow_copy_type", TORCH_FN(has_compatible_shallow_copy_type));
+  namespace ops = at::_ops;
+  pass_autograd_of<ops::view, ops::slice_Tensor, ops::select_int, ops::transpose_int, ops::t, ops::permute, ops::unsqueeze, ops::squeeze_dim,
+                   ops::expand, ops::split_Tensor>();
 }
 
 }  // namespace lazyt::frontend

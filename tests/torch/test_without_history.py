@@ -1,5 +1,5 @@
-"""Calls without history go past PyTorch's kernels for autograd (core/frontend/history.h). Nobody sees that: what
-those would have done, or what lies between them and the device, is still done."""
+"""Calls without history go past PyTorch's kernels for autograd (core/frontend/history.h), and nobody sees it:
+what those would have done, or what lies between them and the device, is still done."""
 
 import lazyt  # noqa: F401
 import pytest

@@ -38,22 +38,14 @@ bool has_history(const NoTensor&) {
   return false;
 }
 
-template <class Signature>
-class Redispatched;
-
 // What PyTorch's kernels of writes and views do without history: the next one counts the write, or notes the view.
-template <class Result, class... Args>
-class Redispatched<Result(Args...)> {
- public:
-  explicit Redispatched(const c10::OperatorHandle& op) : op_(op.typed<Result(Args...)>()) {}
-  Result operator()(c10::DispatchKeySet keys, Args... args) {
+template <class Signature>
+auto redispatched(const c10::OperatorHandle& op) {
+  return [op = op.typed<Signature>()](c10::DispatchKeySet keys, auto&&... args) -> decltype(auto) {
     const at::AutoDispatchBelowAutograd below;
-    return op_.redispatch(keys & c10::after_autograd_keyset, args...);
-  }
-
- private:
-  const c10::TypedOperatorHandle<Result(Args...)> op_;
-};
+    return op.redispatch(keys & c10::after_autograd_keyset, args...);
+  };
+}
 
 template <class Signature, class Below>
 class WithoutHistory;

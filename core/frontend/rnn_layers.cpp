@@ -12,6 +12,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
+#include "frontend/history.h"
 #include "frontend/registration.h"
 #include "frontend/storage.h"
 
@@ -117,7 +118,7 @@ bool is_plain(const Tensor& t) {
   constexpr c10::DispatchKeySet wrappers{DispatchKey::Python,      DispatchKey::PythonTLSSnapshot,    DispatchKey::FuncTorchBatched,
                                          DispatchKey::Functionalize, DispatchKey::FuncTorchGradWrapper, DispatchKey::Conjugate,
                                          DispatchKey::Negative,    DispatchKey::ZeroTensor};
-  return t.defined() && t.device().type() == kDeviceType && !t.key_set().has_any(wrappers) && !t._fw_grad(0).defined();
+  return t.defined() && t.device().type() == kDeviceType && !t.key_set().has_any(wrappers) && !has_tangent(t);
 }
 
 // Whether the layers are what their operators take; what is wrong, the composite says.

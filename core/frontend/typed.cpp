@@ -29,12 +29,11 @@ class Typed<Result(Args...)> final : public c10::OperatorKernel {
     if (C10_UNLIKELY(outcome == Replay::kUnknown)) return boxed(args...);
     if constexpr (std::is_same_v<Result, at::Tensor>) return finish(outcome, std::move(thread_state().fresh[0]));
     else if constexpr (std::is_same_v<Result, std::vector<at::Tensor>>) return finish(outcome, std::exchange(thread_state().fresh, {}));
-    else if constexpr (std::is_same_v<Result, std::tuple<at::Tensor, at::Tensor>>) {
+    else if constexpr (requires { std::tuple_size<Result>::value; }) {
       std::vector<at::Tensor>& fresh = thread_state().fresh;
-      return finish(outcome, Result(std::move(fresh[0]), std::move(fresh[1])));
-    } else if constexpr (std::is_same_v<Result, std::tuple<at::Tensor, at::Tensor, at::Tensor>>) {
-      std::vector<at::Tensor>& fresh = thread_state().fresh;
-      return finish(outcome, Result(std::move(fresh[0]), std::move(fresh[1]), std::move(fresh[2])));
+      return [&]<size_t... i>(std::index_sequence<i...>) {
+        return finish(outcome, Result(std::move(fresh[i])...));
+      }(std::make_index_sequence<std::tuple_size_v<Result>>{});
     } else if constexpr (std::is_same_v<Result, void>) count(first(args...)), finish(outcome, 0);
     else return finish<at::Tensor&>(outcome, first(args...));
   }
@@ -68,20 +67,6 @@ class Typed<Result(Args...)> final : public c10::OperatorKernel {
   TorchOp& op_;
 };
 
-// As seen from autograd.
-template <class Signature>
-class BelowAutograd;
-
-template <class Result, class... Args>
-class BelowAutograd<Result(Args...)> {
- public:
-  explicit BelowAutograd(TorchOp& op) : typed_(op) {}
-  Result operator()(c10::DispatchKeySet, Args... args) { return typed_(args...); }
-
- private:
-  Typed<Result(Args...)> typed_;
-};
-
 // Whether the schema's types are those of a C++ signature; what it writes is the caller's to look at.
 template <class Signature>
 bool fits(const c10::FunctionSchema& schema) {
@@ -97,8 +82,8 @@ bool try_register(TorchOp& op) {
   if (!fits<Signature>(op.handle.schema())) return false;
   try {
     register_kernel<Signature>(op.handle, c10::DispatchKey::PrivateUse1, std::make_unique<Typed<Signature>>(op));
-    if (op.handle.hasKernelForDispatchKey(c10::DispatchKey::ADInplaceOrView)) pass_autograd<Signature>(op.handle, Redispatched<Signature>(op.handle));
-    else pass_autograd<Signature>(op.handle, BelowAutograd<Signature>(op));
+    if (op.handle.hasKernelForDispatchKey(c10::DispatchKey::ADInplaceOrView)) pass_autograd<Signature>(op.handle, redispatched<Signature>(op.handle));
+    else pass_autograd<Signature>(op.handle, [typed = Typed<Signature>(op)](c10::DispatchKeySet, auto&&... args) mutable -> decltype(auto) { return typed(args...); });
   } catch (const c10::Error&) {  // a list is a TensorList to some kernels, an ITensorListRef to others
     return false;
   }

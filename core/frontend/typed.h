@@ -5,8 +5,8 @@
 
 namespace lazyt::frontend {
 
-// Registers a typed kernel of one of PyTorch's operators. False, with nothing registered: its signature has none here,
-// or its calls are more than their words.
+// Registers a typed kernel of one of PyTorch's operators, and one above it for calls without history (history.h). False, with
+// nothing registered: its signature has none here, or its calls are more than their words.
 bool register_typed(TorchOp& op);
 
 }  // namespace lazyt::frontend

@@ -206,7 +206,7 @@ template <class... Ops>
 void pass_autograd_of() {
   const auto pass = []<class Op>(std::type_identity<Op>) {
     const c10::OperatorHandle op = c10::Dispatcher::singleton().findSchemaOrThrow(Op::name, Op::overload_name);
-    pass_autograd<typename Op::schema>(op, Redispatched<typename Op::schema>(op));
+    pass_autograd<typename Op::schema>(op, redispatched<typename Op::schema>(op));
   };
   (pass(std::type_identity<Ops>{}), ...);
 }

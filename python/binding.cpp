@@ -5,6 +5,7 @@
 
 #include "base/counters.h"
 #include "base/host_reasons.h"
+#include "frontend/captured_graph.h"
 #include "frontend/dlpack.h"
 #include "frontend/errors.h"
 #include "frontend/fallback.h"
@@ -152,6 +153,47 @@ std::optional<at::Tensor> from_dlpack(const py::capsule& capsule) {
   return t;
 }
 
+// Arguments and results of a captured graph; false if one is no value of a graph that can be known.
+bool read_values(const py::handle& sequence, std::vector<frontend::GraphValue>& out) {
+  for (const py::handle& v : py::reinterpret_borrow<py::sequence>(sequence)) {
+    if (THPVariable_Check(v.ptr())) out.emplace_back(&THPVariable_Unpack(v.ptr()));
+    else if (v.is_none()) out.emplace_back();
+    else if (PyBool_Check(v.ptr())) out.emplace_back(v.ptr() == Py_True);
+    else if (PyFloat_CheckExact(v.ptr())) out.emplace_back(PyFloat_AS_DOUBLE(v.ptr()));
+    else if (int overflow = 0; PyLong_CheckExact(v.ptr())) {
+      out.emplace_back(static_cast<int64_t>(PyLong_AsLongLongAndOverflow(v.ptr(), &overflow)));
+      if (overflow != 0) return false;
+    } else return false;
+  }
+  return true;
+}
+
+py::object result_of(frontend::GraphResult& r, const py::list& arguments) {
+  if (r.argument) return arguments[*r.argument];
+  if (r.tensor.defined()) return py::reinterpret_steal<py::object>(THPVariable_Wrap(std::move(r.tensor)));
+  if (const auto* truth = std::get_if<bool>(&r.number)) return py::bool_(*truth);
+  if (const auto* number = std::get_if<int64_t>(&r.number)) return py::int_(*number);
+  if (const auto* real = std::get_if<double>(&r.number)) return py::float_(*real);
+  return py::none();
+}
+
+// The results as a list, or the place that learn() wants.
+py::object follow(frontend::CapturedGraph& graph, const py::list& arguments) {
+  std::vector<frontend::GraphValue> values;
+  values.reserve(arguments.size());
+  std::vector<frontend::GraphResult> results;
+  trace::Place place;
+  if (!read_values(arguments, values) || !graph.follow(values, results, place)) return py::cast(place);
+  py::list out(results.size());
+  for (size_t i = 0; i < results.size(); i++) out[i] = result_of(results[i], arguments);
+  return out;
+}
+
+void learn(frontend::CapturedGraph& graph, const py::list& arguments, const py::sequence& results, const trace::Place& place) {
+  std::vector<frontend::GraphValue> values, made;
+  if (read_values(arguments, values) && read_values(results, made)) graph.learn(values, made, place);
+}
+
 }  // namespace
 
 PYBIND11_MODULE(_C, m) {
@@ -246,6 +288,8 @@ PYBIND11_MODULE(_C, m) {
     static const char* names[] = {"allow", "warn", "deny"};
     return names[static_cast<int>(frontend::fallback_policy())];
   });
+  py::class_<trace::Place>(m, "Place");
+  py::class_<frontend::CapturedGraph>(m, "CapturedGraph").def(py::init<>()).def("follow", &follow).def("learn", &learn);
   m.def("seed_all", [](uint64_t seed) {
     for (uint32_t i = 0; i < trace::kMaxDevices; i++) {
       at::Generator g = frontend::default_generator(i);

@@ -15,6 +15,11 @@
 
 namespace lazyt::frontend {
 
+// Keys of those who would see each call that another stands for.
+constexpr c10::DispatchKeySet kWatchers{
+    c10::DispatchKey::Python,        c10::DispatchKey::PythonTLSSnapshot, c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::FuncTorchGradWrapper,
+    c10::DispatchKey::Functionalize, c10::DispatchKey::Conjugate,         c10::DispatchKey::Negative,         c10::DispatchKey::ZeroTensor};
+
 // Whether there is a gradient forward with t; isFwGradDefined, without the copy.
 inline bool has_tangent(const at::Tensor& t) { return t._fw_grad(/*level=*/0).defined(); }
 

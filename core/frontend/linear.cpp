@@ -63,10 +63,6 @@ Gradients composite_backward(const Tensor& x, const Tensor& grad, const Tensor& 
 
 // ---- Autograd
 
-// Who would see the calls that the composite makes.
-constexpr c10::DispatchKeySet kWatchers{DispatchKey::Python,    DispatchKey::PythonTLSSnapshot, DispatchKey::FuncTorchBatched, DispatchKey::FuncTorchGradWrapper,
-                                        DispatchKey::Functionalize, DispatchKey::Conjugate,     DispatchKey::Negative,         DispatchKey::ZeroTensor};
-
 // Before PyTorch 2.13 nodes were shared_ptr's.
 template <class Node>
 auto make_node() {

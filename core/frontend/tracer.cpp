@@ -29,12 +29,6 @@ namespace {
 
 SourceHook source_hook = nullptr;
 
-size_t max_pending() {
-  static const size_t n =
-      one_by_one() ? 1 : static_cast<size_t>(check(base::env_int("LAZYT_MAX_PENDING", 20000, 1, 1 << 30)));
-  return n;
-}
-
 // Makes the tensors of the fresh results; they take the slots from `slot` on. Holds the recorder's mutex.
 void make_results(trace::Recorder& recorder, const uint64_t* metas, uint32_t count, std::vector<at::Tensor>& out) {
   uint32_t slot = recorder.first_result();
@@ -96,10 +90,10 @@ void follow_default_dtype(Lane& lane, trace::Recorder& recorder, at::ScalarType 
 }
 
 // How the program that the call becomes part of is to be run.
-lazyt_compile_flags_t flags_now(const trace::Op& op, lazyt_compile_flags_t before) {
+lazyt_compile_flags_t flags_now(bool multiplies, lazyt_compile_flags_t before) {
   const at::Context& context = at::globalContext();
-  auto flags = op.multiplies ? context.float32Precision(at::Float32Backend::CUDA, at::Float32Op::MATMUL) == at::Float32Precision::TF32 ? LAZYT_COMPILE_TF32 : 0
-                             : before & LAZYT_COMPILE_TF32;
+  auto flags = multiplies ? context.float32Precision(at::Float32Backend::CUDA, at::Float32Op::MATMUL) == at::Float32Precision::TF32 ? LAZYT_COMPILE_TF32 : 0
+                          : before & LAZYT_COMPILE_TF32;
   if (context.deterministicAlgorithms()) flags |= LAZYT_COMPILE_DETERMINISTIC;
   return flags;
 }
@@ -267,6 +261,16 @@ void record_call(TorchOp& op, torch::jit::Stack* stack) {
 
 }  // namespace
 
+size_t max_pending() {
+  static const size_t n =
+      one_by_one() ? 1 : static_cast<size_t>(check(base::env_int("LAZYT_MAX_PENDING", 20000, 1, 1 << 30)));
+  return n;
+}
+
+bool has_settings_of(const Lane& lane, bool multiplies) {
+  return c10::get_default_dtype_as_scalartype() == lane.default_float && flags_now(multiplies, lane.recorder->flags()) == lane.recorder->flags();
+}
+
 bool one_by_one() {
   static const bool on = check(base::env_bool("LAZYT_EAGER", false));
   return on;
@@ -278,7 +282,7 @@ Replay replay(ThreadState& thread) {
   trace::Recorder& recorder = recorder_of(lane, call.device);
   const at::ScalarType default_now = c10::get_default_dtype_as_scalartype();
   if (C10_UNLIKELY(default_now != lane.default_float)) follow_default_dtype(lane, recorder, default_now);
-  if (const auto flags = flags_now(*call.op, recorder.flags()); C10_UNLIKELY(flags != recorder.flags())) follow_flags(recorder, flags);
+  if (const auto flags = flags_now(call.op->multiplies, recorder.flags()); C10_UNLIKELY(flags != recorder.flags())) follow_flags(recorder, flags);
   return take(thread, [&](trace::Recorder& r, uint32_t& count) {
     const uint64_t* metas = r.replay(thread.call);
     count = metas ? r.fresh_count() : 0;

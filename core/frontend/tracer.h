@@ -30,6 +30,11 @@ void cut_full(ThreadState& thread);
 bool is_uncounted_write(const TorchOp& op);
 void count_write(const at::Tensor& t);
 
+// Whether the user's settings are those that the recorder records by, for an operator that multiplies matrices or not.
+bool has_settings_of(const Lane& lane, bool multiplies);
+// Calls that a trace takes before it is cut.
+size_t max_pending();
+
 // LAZYT_EAGER: each operator runs before its call returns, so that an error is raised at its own line.
 bool one_by_one();
 

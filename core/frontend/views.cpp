@@ -5,6 +5,7 @@
 #include <ATen/native/Resize.h>
 #include <ATen/native/TensorFactories.h>
 #include <ATen/ops/_reshape_alias_native.h>
+#include <ATen/ops/alias_native.h>
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/expand_ops.h>
 #include <ATen/ops/is_set_to_native.h>
@@ -190,6 +191,8 @@ at::Tensor unsqueeze(const at::Tensor& self, int64_t dim) {
 }
 
 at::Tensor alias(const at::Tensor& self) {
+  // Tracers detach tensors without bytes, whose sizes may be symbols, under the device's keys.
+  if (C10_UNLIKELY(self.unsafeGetTensorImpl()->has_symbolic_sizes_strides())) return at::native::alias(self);
   return make_view(self, self.sizes(), self.strides(), self.storage_offset());
 }
 

@@ -497,6 +497,7 @@ void Recorder::evict() {
   for (auto& t : tapes_)
     if (t->next == *oldest) t->next = nullptr;
   (*oldest)->next = nullptr;
+  (*oldest)->forgotten = true;
   tapes_.erase(oldest);
 }
 
@@ -599,7 +600,7 @@ size_t Recorder::tape_count() const {
 
 void Recorder::clear_tapes() {
   auto clear = [](Known known) {
-    for (auto& t : known.tapes) t->next = nullptr;  // tapes may follow each other in a ring
+    for (auto& t : known.tapes) t->next = nullptr, t->forgotten = true;  // tapes may follow each other in a ring
     if (known.last) known.last->next = nullptr;
   };
   clear({std::move(tapes_), std::move(guess_), std::move(last_)});

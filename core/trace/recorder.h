@@ -13,6 +13,8 @@
 #pragma once
 
 #include <atomic>
+#include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -20,6 +22,7 @@
 #include "base/ref.h"
 #include "base/spin_lock.h"
 #include "exec/plan.h"
+#include "trace/segment.h"
 #include "trace/storage.h"
 #include "trace/tape.h"
 
@@ -90,6 +93,16 @@ class Recorder {
     link(s);
   }
 
+  // How far the trace has come.
+  Place place() const;
+  const Tape* expected() const { return (tape_ ? tape_ : guess_).get(); }  // what the trace follows, or is expected to
+  // What was recorded since `from`, by a caller with these operands, if it followed a known tape and can be followed at once the
+  // next time.
+  std::optional<Segment> segment_since(const Place& from, std::span<Storage* const> operands) const;
+  // Follows the segment, if its tape goes on here and each operand is what it was: its results have the slots they had, and those
+  // that the caller wants must be bound before the mutex is let go. False: nothing has changed.
+  bool follow(const Segment& segment, std::span<Storage* const> operands);
+
   // The storage takes bytes from outside the trace; or goes away, and with it its pending value.
   static void set_data(Storage& storage, base::Ref<exec::Data> data);
   static void forget(Storage& storage) {
@@ -130,6 +143,7 @@ class Recorder {
   bool take_roles(Call& call, uint64_t parts);
   void undo_roles(size_t inputs, uint32_t slot);
   const uint32_t* slot_kept_for(const Storage& s) const;
+  bool leads_to(const Segment& s) const;
   static void forget_elsewhere(Storage& s);
   bool can_be_part(const Call& call, size_t operand, const uint64_t* tensor) const;
   bool can_be_parts(const Call& call, uint64_t parts) const;

@@ -72,6 +72,7 @@ struct Tape : base::RefCounted {
   std::vector<uint32_t> output_of_slot;  // index into variant->outputs, or none; as long as slots
   base::Ref<Tape> next;               // what followed it last time: the first guess for the next trace
   uint64_t used = 0;                  // when it was last followed, for eviction
+  bool forgotten = false;             // no recorder knows it any more
 
   const TokenHeader& header(size_t token) const {
     return *reinterpret_cast<const TokenHeader*>(&words[tokens[token].offset]);

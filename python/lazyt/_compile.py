@@ -1,19 +1,42 @@
-"""torch.compile: the graph that it captures is recorded when it is called, as the program it stands for would be.
+"""torch.compile: a graph that it captures is recorded when it is called, and at once where that is known.
 
-lazyt compiles whole steps, across the graphs of torch.compile and what lies between them, so each graph is run as it is:
-values, autograd and errors are those of the program without torch.compile.
+lazyt compiles whole steps, across the graphs of torch.compile and what lies between them, so a graph is no program of its own: its
+operators are recorded as those of the program without torch.compile would be. Once a step is known, a call of the
+graph is one look at its arguments: neither Python nor PyTorch run what lies between them and the results.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import fx
 
+from . import _C
+
+
+def _recorded(graph: fx.GraphModule, inputs: list[Any]) -> Callable[[list[Any]], Sequence[Any]]:
+    """A graph of PyTorch's operators, as AOTAutograd makes them: without writes, forward and backward apart."""
+    known = _C.CapturedGraph()
+
+    def call(arguments: list[Any]) -> Sequence[Any]:
+        results = known.follow(arguments)
+        if isinstance(results, _C.Place):
+            place, results = results, graph.forward(*arguments)
+            known.learn(arguments, results, place)
+        arguments.clear()
+        return results
+
+    call._boxed_call = True  # type: ignore[attr-defined]  # takes a list, which it empties
+    return call
+
 
 def record(graph: fx.GraphModule, inputs: list[Any], **options: Any) -> Callable[..., Any]:
     """The backend "lazyt" of torch.compile."""
-    return graph.forward
+    from functorch.compile import min_cut_rematerialization_partition
+    from torch._dynamo.backends.common import aot_autograd
+
+    # What the backward computes again is one with what the forward computed: both are in the same program.
+    return aot_autograd(fw_compiler=_recorded, partition_fn=min_cut_rematerialization_partition)(graph, inputs)
 
 
 def _is_of_device(value: Any) -> bool:

@@ -1,0 +1,100 @@
+#include "trace/segment.h"
+
+#include <algorithm>
+
+#include "trace/recorder.h"
+
+namespace lazyt::trace {
+
+bool Segment::makes(uint32_t slot) const {
+  return slot >= begin.slots && slot < end.slots && !std::ranges::binary_search(tape->inputs, slot);
+}
+
+// Whether the token writes nothing but bytes that were made from slot `first` on.
+static bool writes_own(const TokenHeader& h, uint32_t first) {
+  if (h.written == 0) return true;
+  const std::vector<OpArg>& args = h.op->args;
+  const bool only_self = h.written == 1 && args[0].written && args[0].type == ArgType::kTensor;
+  const uint64_t* roles = reinterpret_cast<const uint64_t*>(&h) + kHeaderWords + h.signature;
+  return only_self && low_of(*roles) >= first;
+}
+
+Place Recorder::place() const { return {epoch_, position_, scalars_.size(), next_slot_}; }
+
+std::optional<Segment> Recorder::segment_since(const Place& from, std::span<Storage* const> operands) const {
+  if (own_ || !tape_ || from.epoch != epoch_ || from.tokens == position_) return std::nullopt;
+  Segment s{.tape = tape_, .recorder = this, .begin = from, .end = place()};
+  for (size_t i = from.tokens; i < position_; i++) {
+    const TokenHeader& h = tape_->header(i);
+    // Random numbers are others each time, parts of operands may lie elsewhere.
+    if (h.op->random || tape_->tokens[i].parts != 0 || !writes_own(h, from.slots)) return std::nullopt;
+    s.multiplies |= h.op->multiplies;
+  }
+  const auto first = std::ranges::lower_bound(tape_->inputs, from.slots), last = std::ranges::lower_bound(tape_->inputs, next_slot_);
+  s.inputs = static_cast<uint32_t>(last - first);
+  std::vector<bool> met(s.inputs);
+  for (const Storage* o : operands) {
+    const bool here = o->epoch == epoch_;
+    if (!here && slot_kept_for(*o)) return std::nullopt;
+    s.operands.push_back(here ? o->slot : Segment::kUnread);
+    if (!here || o->slot < from.slots) continue;
+    const auto input = std::lower_bound(first, last, o->slot);
+    if (input == last || *input != o->slot) return std::nullopt;  // written by the segment, or by nobody
+    met[input - first] = true;
+  }
+  // What it takes beside its operands may be another one the next time.
+  if (std::ranges::find(met, false) != met.end()) return std::nullopt;
+  s.scalars.assign(scalars_.begin() + from.scalars, scalars_.end());
+  return s;
+}
+
+// Whether the trace, as it stands, is what the segment's tape begins with.
+bool Recorder::leads_to(const Segment& s) const {
+  if (!replay_ || own_ || s.recorder != this || s.tape->forgotten || position_ != s.begin.tokens) return false;
+  if (s.tape->flags != flags() || s.tape->default_float != default_float_) return false;
+  if (position_ == 0 || tape_ == s.tape) return true;
+  if (s.tape->tokens[position_ - 1].prefix_hash != tape_->tokens[position_ - 1].prefix_hash) return false;
+  const size_t prefix = s.tape->tokens[position_].offset;
+  return std::memcmp(s.tape->words.data(), tape_->words.data(), prefix * 8) == 0;
+}
+
+bool Recorder::follow(const Segment& s, std::span<Storage* const> operands) {
+  if (!leads_to(s) || operands.size() != s.operands.size()) return false;
+  const Tape& t = *s.tape;
+  const size_t inputs = inputs_.size();
+  const size_t first = std::ranges::lower_bound(t.inputs, s.begin.slots) - t.inputs.begin();
+  inputs_.resize(inputs + s.inputs);
+  met_.clear();
+  const bool same = std::ranges::equal(operands, s.operands, [&](Storage* o, uint32_t slot) {
+    if (slot == Segment::kUnread) return true;
+    if (o->epoch == epoch_) return o->slot == slot;
+    if (slot < s.begin.slots || o->device != device || o->pending || !o->data) return false;
+    // Another thread's trace has met it: the way that keeps its slot there is take_roles'.
+    if (o->recorder && o->recorder != this && (o->shared || o->epoch == o->recorder->epoch_)) return false;
+    Input& input = inputs_[inputs + (std::ranges::lower_bound(t.inputs, slot) - t.inputs.begin()) - first];
+    if (input.data || o->size_bytes != t.slot_bytes[slot] || o->data->meta != t.slots[slot]) return false;
+    input.data = o->data;
+    o->recorder = this;
+    o->epoch = epoch_;
+    o->slot = slot;
+    met_.push_back({o});
+    return true;
+  });
+  if (!same || met_.size() != s.inputs) {
+    for (const Met& m : met_) m.storage->epoch = 0;
+    inputs_.resize(inputs);
+    return false;
+  }
+  scalars_.insert(scalars_.end(), s.scalars.begin(), s.scalars.end());
+  for (size_t i = position_; i < s.end.tokens; i++) {
+    const Op& op = *t.header(i).op;
+    op.recorded->add_locked();
+    for (base::Counter* c : op.stands_for) c->add_locked();
+  }
+  tape_ = s.tape;
+  position_ = s.end.tokens;
+  next_slot_ = s.end.slots;
+  return true;
+}
+
+}  // namespace lazyt::trace

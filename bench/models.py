@@ -17,7 +17,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 PARSER = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-PARSER.add_argument("--compile", action="store_true", help="torch.compile too (10-100 s a row)")
+PARSER.add_argument(
+    "--compile", action="store_true", help="torch.compile too, on the CPU and on lazyt (10-100 s a row)"
+)
 PARSER.add_argument("--onnx", action="store_true", help="ONNX Runtime too, of inference (requirements-bench.txt)")
 PARSER.add_argument(
     "--memory", action="store_true", help="peak memory too: what a process grew by, from before the model was made"
@@ -104,9 +106,10 @@ class Attention(nn.Module):
         b, t, d = x.shape
         parts = self.qkv(self.norm1(x)).split(d, 2)
         q, k, v = (y.view(b, t, self.heads, d // self.heads).transpose(1, 2) for y in parts)
+        causal = not kept
         if kept is not None:
             kept[:] = k, v = [torch.cat(pair, 2) for pair in zip(kept, (k, v), strict=True)] if kept else [k, v]
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=t > 1)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
         x = x + self.out(y.transpose(1, 2).reshape(b, t, d))
         return x + self.mlp(self.norm2(x))
 
@@ -377,14 +380,18 @@ def candidate(step: Callable[[], torch.Tensor], lazy: bool) -> tuple[float, Call
     return first, lambda: some(steps)
 
 
+LAZY = ("lazyt", "lazyt, compile")  # the second: the program with torch.compile in it, as "compile" runs it on the CPU
+
+
 def stepper(row: Row, name: str) -> Callable[[], torch.Tensor] | str:
     if name == "onnx":
         return onnx_stepper(row)
-    return row.stepper("lazyt" if name == "lazyt" else "cpu", compiled=name == "compile")
+    return row.stepper("lazyt" if name in LAZY else "cpu", compiled="compile" in name)
 
 
 def measure(row: Row) -> dict:
     names = ["eager", *(["compile"] if ARGS.compile else []), *(["onnx"] if ARGS.onnx and row.loss is None else []), "lazyt"]
+    names += ["lazyt, compile"] if ARGS.compile else []
     first, runs, compiled, absent = {}, {}, 0, {}
     for name in names:
         before = lazyt.metrics.counter_value("UncachedCompile")
@@ -392,8 +399,8 @@ def measure(row: Row) -> dict:
         if isinstance(step, str):
             absent[name] = step
             continue
-        first[name], runs[name] = candidate(step, name == "lazyt")
-        compiled = lazyt.metrics.counter_value("UncachedCompile") - before
+        first[name], runs[name] = candidate(step, name in LAZY)
+        compiled = compiled or lazyt.metrics.counter_value("UncachedCompile") - before
     rounds = common.interleaved(runs, ARGS.rounds)
     wall = common.medians({n: [w for w, _ in r] for n, r in rounds.items()})
     cpu = common.medians({n: [c for _, c in r] for n, r in rounds.items()})
@@ -410,9 +417,9 @@ def of_process(field: str) -> int:
 
 def alone(row: Row, name: str) -> None:
     """What --alone prints."""
-    (torch.ones(2, device="lazyt" if name == "lazyt" else "cpu") + 1).cpu()  # libraries are there
+    (torch.ones(2, device="lazyt" if name in LAZY else "cpu") + 1).cpu()  # libraries are there
     before = of_process("VmRSS")
-    _, run = candidate(stepper(row, name), name == "lazyt")
+    _, run = candidate(stepper(row, name), name in LAZY)
     wall = [run()[0] for _ in range(ARGS.rounds)]
     print(json.dumps({"wall": sorted(wall)[len(wall) // 2], "grown": of_process("VmHWM") - before}))
 
@@ -469,6 +476,10 @@ def main() -> int:
                 f"{result['programs']:>10}"
             )
         print(f"{name:<32}{numbers}{sum(hosts.values()):>9}  {difference or 'equal'}", flush=True)
+        if "lazyt, compile" in result.get("wall", {}):
+            ours = wall["lazyt, compile"]
+            ratios = ", ".join(f"{wall[n] / ours:.2f} x {n}" for n in ("eager", "compile", "onnx") if n in wall)
+            print(f"    with torch.compile on lazyt: {ours * 1e3:.2f} ms, {ratios}; first {first['lazyt, compile']:.2f} s")
         for operator, count in hosts.items():
             print(f"    on the host: {operator} x {count}")
         for other, reason in result.get("absent", {}).items():

@@ -4,6 +4,7 @@
 #include <ATen/ops/as_strided.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 
+#include "base/counters.h"
 #include "frontend/dtype.h"
 #include "frontend/history.h"
 #include "frontend/storage.h"
@@ -62,8 +63,9 @@ bool CapturedGraph::read(std::span<const GraphValue> arguments) {
 }
 
 bool CapturedGraph::follow(std::span<const GraphValue> arguments, std::vector<GraphResult>& results, trace::Place& place) {
+  static base::Counter &followed = base::counter("GraphFollowed"), &called = base::counter("GraphCalled");
   place = {};
-  if (!read(arguments)) return false;
+  if (!read(arguments)) return called.add(), false;
   Lane& lane = thread_state().lanes[device_];
   trace::Recorder& recorder = recorder_of(lane, device_);
   const Known* found = nullptr;
@@ -79,7 +81,8 @@ bool CapturedGraph::follow(std::span<const GraphValue> arguments, std::vector<Gr
         if (s.end.tokens >= max_pending() || !has_settings_of(lane, s.multiplies)) continue;
         if (recorder.follow(s, operands_)) found = &known;
       }
-    if (!found) return false;
+    if (!found) return called.add(), false;
+    followed.add_locked();
     const trace::Tape& tape = *found->segment.tape;
     for (const uint32_t slot : found->bases) {
       const base::Meta& m = tape.slots[slot];

@@ -14,8 +14,19 @@ from torch import fx
 from . import _C
 
 
+def _is_pure(node: fx.Node) -> bool:
+    """Not so operators of higher order and those of libraries, whose own code may do more than compute."""
+    if isinstance(node.target, torch._ops.OpOverload):
+        return node.target.namespace in ("aten", "prims")
+    return not isinstance(node.target, torch._ops.OperatorBase)
+
+
 def _recorded(graph: fx.GraphModule, inputs: list[Any]) -> Callable[[list[Any]], Sequence[Any]]:
-    """A graph of PyTorch's operators, as AOTAutograd makes them: without writes, forward and backward apart."""
+    """A graph as AOTAutograd makes them: of PyTorch's operators, without writes, forward and backward apart."""
+    from functorch.compile import make_boxed_func
+
+    if not all(map(_is_pure, graph.graph.nodes)):
+        return make_boxed_func(graph.forward)
     known = _C.CapturedGraph()
 
     def call(arguments: list[Any]) -> Sequence[Any]:

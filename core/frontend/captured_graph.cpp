@@ -102,18 +102,22 @@ bool CapturedGraph::follow(std::span<const GraphValue> arguments, std::vector<Gr
       case Made::kViewOfArgument: results.push_back({view(*tensor_in(arguments[made.of])), {}, {}}); break;
       case Made::kBase: results.push_back({bases[made.of], {}, {}}); break;
       case Made::kViewOfBase: results.push_back({view(bases[made.of]), {}, {}}); break;
+      case Made::kResult: results.push_back(GraphResult(results[made.of])); break;
     }
   }
   return true;
 }
 
-// None: another call may not make it alike.
-std::optional<CapturedGraph::Made> CapturedGraph::made_of(const GraphValue& result, std::span<const GraphValue> arguments, Known& known) {
+// None: another call may not make it alike. before: the results before it.
+std::optional<CapturedGraph::Made> CapturedGraph::made_of(const GraphValue& result, std::span<const GraphValue> arguments,
+                                                          std::span<const GraphValue> before, Known& known) {
   const at::Tensor* t = tensor_in(result);
   if (!t) return Made{.number = result};
   const auto is_it = [&](const GraphValue& v) { return tensor_in(v) && tensor_in(v)->is_same(*t); };
   if (auto a = std::ranges::find_if(arguments, is_it); a != arguments.end())
     return Made{.kind = Made::kArgument, .of = static_cast<size_t>(a - arguments.begin())};
+  if (auto r = std::ranges::find_if(before, is_it); r != before.end())
+    return Made{.kind = Made::kResult, .of = static_cast<size_t>(r - before.begin())};
   const trace::Storage* state = t->defined() && !t->key_set().has_any(kWatchers) && !t->requires_grad() ? state_if_ours(*t) : nullptr;
   if (!state) return std::nullopt;
   Made made{.sizes = t->sizes().vec(), .strides = t->strides().vec(), .offset = t->storage_offset()};
@@ -131,7 +135,9 @@ std::optional<CapturedGraph::Made> CapturedGraph::made_of(const GraphValue& resu
   const auto at = std::ranges::find(known.bases, state->slot);
   made.of = at - known.bases.begin();
   if (at == known.bases.end()) known.bases.push_back(state->slot);
-  made.kind = made.offset == 0 && meta_of(*t) == natural ? Made::kBase : Made::kViewOfBase;
+  // Two tensors over one storage stay two.
+  const bool taken = std::ranges::any_of(known.results, [&](const Made& m) { return m.kind == Made::kBase && m.of == made.of; });
+  made.kind = !taken && made.offset == 0 && meta_of(*t) == natural ? Made::kBase : Made::kViewOfBase;
   return made;
 }
 
@@ -143,8 +149,8 @@ void CapturedGraph::learn(std::span<const GraphValue> arguments, std::span<const
   auto segment = recorder_of(thread_state().lanes[device_], device_).segment_since(place, operands_);
   if (!segment) return;
   known.segment = std::move(*segment);
-  for (const GraphValue& r : results) {
-    auto made = made_of(r, arguments, known);
+  for (size_t i = 0; i < results.size(); i++) {
+    auto made = made_of(results[i], arguments, results.first(i), known);
     if (!made) return;
     known.results.push_back(std::move(*made));
   }

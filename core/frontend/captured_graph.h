@@ -38,8 +38,8 @@ class CapturedGraph {
  private:
   // How a result is made.
   struct Made {
-    enum Kind : uint8_t { kNumber, kArgument, kViewOfArgument, kBase, kViewOfBase } kind = kNumber;
-    size_t of = 0;  // which argument or base
+    enum Kind : uint8_t { kNumber, kArgument, kViewOfArgument, kBase, kViewOfBase, kResult } kind = kNumber;
+    size_t of = 0;  // which argument, base, or result before this one
     std::vector<int64_t> sizes, strides;  // of views
     int64_t offset = 0;
     GraphValue number;
@@ -51,7 +51,7 @@ class CapturedGraph {
     std::vector<Made> results;
   };
   bool read(std::span<const GraphValue> arguments);
-  static std::optional<Made> made_of(const GraphValue& result, std::span<const GraphValue> arguments, Known& known);
+  static std::optional<Made> made_of(const GraphValue& result, std::span<const GraphValue> arguments, std::span<const GraphValue> before, Known& known);
 
   std::vector<Known> known_;  // oldest first
   // The arguments as words and storages; scratch.

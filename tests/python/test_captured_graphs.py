@@ -147,6 +147,23 @@ def test_results_that_share_a_storage_share_writes(counts):
         assert whole.tolist() == [2, 0, 0]
 
 
+def test_results_are_as_many_tensors_as_they_were(counts):
+    from lazyt import _compile
+
+    def f(x):
+        y = x * 2
+        return y, y.detach(), y, x
+
+    graph = _compile._recorded(torch.fx.symbolic_trace(f), [])
+    x = torch.ones(2, device="lazyt")
+    for _ in range(4):
+        first, other, again, argument = graph([x])
+        assert first is again and argument is x
+        assert first is not other and first.data_ptr() == other.data_ptr()
+        lazyt.mark_step()
+    assert followed() > 0
+
+
 def test_written_arguments_and_buffers_are_written(counts):
     def f(x):
         x.add_(1)

@@ -1,5 +1,6 @@
 #include "frontend/metas.h"
 
+#include <ATen/ExpandUtils.h>
 #include <ATen/OpMathType.h>
 #include <ATen/native/ConvUtils.h>
 #include <ATen/ops/addmm_meta_dispatch.h>
@@ -7,7 +8,7 @@
 #include <ATen/ops/baddbmm_meta_dispatch.h>
 #include <ATen/ops/bmm_meta_dispatch.h>
 #include <ATen/ops/cat_meta_dispatch.h>
-#include <ATen/ops/empty_like.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/mm_meta_dispatch.h>
 
@@ -22,6 +23,14 @@ using at::Tensor;
 using torch::jit::Stack;
 using Rule = Stack (*)(const Stack& args);  // nothing: ask elsewhere, as for what is wrong
 
+// empty_like and new_empty are written in Python on the meta device; the first imports SymPy, half a second and 20 MB.
+Tensor fresh(const Tensor& like, at::IntArrayRef sizes) { return at::empty(sizes, like.options()); }
+Tensor fresh(const Tensor& like) { return fresh(like, like.sizes()); }
+Tensor laid_out_like(const Tensor& t) {
+  if (t.is_non_overlapping_and_dense()) return at::empty_strided(t.sizes(), t.strides(), t.options());
+  return at::empty_strided(t.sizes(), at::infer_dense_strides(t.sizes(), t.strides()), t.options());
+}
+
 Stack mm(const Stack& a) { return {at::meta::mm(a[0].toTensor(), a[1].toTensor())}; }
 Stack bmm(const Stack& a) { return {at::meta::bmm(a[0].toTensor(), a[1].toTensor())}; }
 Stack int_mm(const Stack& a) {
@@ -29,7 +38,7 @@ Stack int_mm(const Stack& a) {
   if (x.dim() != 2 || y.dim() != 2 || x.size(1) != y.size(0) || y.scalar_type() != at::kChar ||
       (x.scalar_type() != at::kChar && x.scalar_type() != at::kByte))
     return {};
-  return {x.new_empty({x.size(0), y.size(1)}, x.options().dtype(at::kInt))};
+  return {at::empty({x.size(0), y.size(1)}, x.options().dtype(at::kInt))};
 }
 template <auto f>
 Stack with_addend(const Stack& a) {
@@ -40,7 +49,7 @@ Stack with_addend(const Stack& a) {
 Stack linear(const Stack& a) {
   std::vector<int64_t> sizes = a[0].toTensor().sizes().vec();
   sizes.back() = a[1].toTensor().size(0);
-  return {a[0].toTensor().new_empty(sizes)};
+  return {fresh(a[0].toTensor(), sizes)};
 }
 
 // input or none, grad_output, weight or none, mask
@@ -50,9 +59,9 @@ Stack linear_backward(const Stack& a) {
   std::vector<int64_t> sizes = grad.sizes().vec();
   const int64_t out = sizes.back();
   Stack made(3, Tensor());
-  if (mask[0]) sizes.back() = a[2].toTensor().size(1), made[0] = grad.new_empty(sizes);
-  if (mask[1]) made[1] = grad.new_empty({out, a[0].toTensor().size(-1)});
-  if (mask[2]) made[2] = grad.new_empty({out});
+  if (mask[0]) sizes.back() = a[2].toTensor().size(1), made[0] = fresh(grad, sizes);
+  if (mask[1]) made[1] = fresh(grad, {out, a[0].toTensor().size(-1)});
+  if (mask[2]) made[2] = fresh(grad, {out});
   return made;
 }
 
@@ -73,28 +82,28 @@ Stack convolution(const Stack& a) {
                                 : at::native::conv_output_size(x.sizes(), w.sizes(), padding, stride, dilation);
   for (int64_t size : std::span(sizes).subspan(2))
     if (size < 1) return {};
-  return {x.new_empty(sizes)};
+  return {fresh(x, sizes)};
 }
 
 // grad_output, input, weight, bias_sizes, ..., output_mask
 Stack convolution_backward(const Stack& a) {
   const auto mask = a[10].toBoolList();
   const Tensor &grad = a[0].toTensor(), &input = a[1].toTensor(), &weight = a[2].toTensor();
-  auto like = [&](bool wanted, const Tensor& t) { return wanted ? at::empty_like(t, at::MemoryFormat::Contiguous) : Tensor(); };
+  auto like = [&](bool wanted, const Tensor& t) { return wanted ? fresh(t) : Tensor(); };
   Tensor bias;
-  if (mask[2]) bias = grad.new_empty({grad.size(1)});
+  if (mask[2]) bias = fresh(grad, {grad.size(1)});
   return {like(mask[0], input), like(mask[1], weight), bias};
 }
 
 // [batch, heads, length, width], lying with heads behind length.
 Tensor by_token(const Tensor& like, int64_t length, int64_t width) {
-  return like.new_empty({like.size(0), length, like.size(1), width}).transpose(1, 2);
+  return fresh(like, {like.size(0), length, like.size(1), width}).transpose(1, 2);
 }
 // query, key, value, dropout_p, is_causal, attn_mask, scale
 Stack attention(const Stack& a) {
   const Tensor& q = a[0].toTensor();
-  const Tensor sums = q.new_empty({q.size(0), q.size(2), q.size(1)}, q.options().dtype(at::toOpMathType(q.scalar_type())));
-  return {at::empty_like(q), sums.transpose(1, 2)};
+  const Tensor sums = at::empty({q.size(0), q.size(2), q.size(1)}, q.options().dtype(at::toOpMathType(q.scalar_type())));
+  return {laid_out_like(q), sums.transpose(1, 2)};
 }
 Stack attention_backward(const Stack& a) {
   Stack out;
@@ -103,50 +112,49 @@ Stack attention_backward(const Stack& a) {
 }
 
 // The recurrent cells and layers, as rnn.cpp computes them.
-Tensor fresh(const Tensor& like) { return at::empty_like(like, at::MemoryFormat::Contiguous); }
 Stack lstm_cell(const Stack& a) {
   const Tensor& cx = a[2].toTensor();
-  return {fresh(cx), fresh(cx), cx.new_empty({cx.size(0), 4 * cx.size(1)})};
+  return {fresh(cx), fresh(cx), fresh(cx, {cx.size(0), 4 * cx.size(1)})};
 }
 Stack lstm_cell_backward(const Stack& a) {
   if (a[0].isNone() && a[1].isNone()) return {Tensor(), Tensor(), Tensor()};
   const Tensor &cx = a[2].toTensor(), &workspace = a[4].toTensor();
   Tensor bias;
-  if (a[5].toBool()) bias = workspace.new_empty({workspace.size(1)});
+  if (a[5].toBool()) bias = fresh(workspace, {workspace.size(1)});
   return {fresh(workspace), fresh(cx), bias};
 }
 Stack gru_cell(const Stack& a) {
   const Tensor& hx = a[2].toTensor();
-  return {fresh(hx), hx.new_empty({hx.size(0), 5 * hx.size(1)})};
+  return {fresh(hx), fresh(hx, {hx.size(0), 5 * hx.size(1)})};
 }
 Stack gru_cell_backward(const Stack& a) {
   const Tensor& grad = a[0].toTensor();
   const int64_t gates = 3 * grad.size(1);
-  auto bias = [&] { return a[2].toBool() ? grad.new_empty({gates}) : Tensor(); };
-  return {grad.new_empty({grad.size(0), gates}), grad.new_empty({grad.size(0), gates}), fresh(grad), bias(), bias()};
+  auto bias = [&] { return a[2].toBool() ? fresh(grad, {gates}) : Tensor(); };
+  return {fresh(grad, {grad.size(0), gates}), fresh(grad, {grad.size(0), gates}), fresh(grad), bias(), bias()};
 }
 
 Stack lstm_layer(const Stack& a) {
   const Tensor &x = a[0].toTensor(), &cx = a[2].toTensor();
   const int64_t length = x.size(0), batch = cx.size(0), width = cx.size(1);
-  const Tensor steps = x.new_empty({length, batch, width});
-  return {steps, fresh(cx), fresh(cx), fresh(steps), x.new_empty({length, batch, 4 * width})};
+  const Tensor steps = fresh(x, {length, batch, width});
+  return {steps, fresh(cx), fresh(cx), fresh(steps), fresh(x, {length, batch, 4 * width})};
 }
 Stack lstm_layer_backward(const Stack& a) {
   Stack out;
   for (size_t i : {3, 4, 5, 6, 7}) out.emplace_back(fresh(a[i].toTensor()));
-  out.emplace_back(a[6].toTensor().new_empty({a[6].toTensor().size(0)}));
+  out.emplace_back(fresh(a[6].toTensor(), {a[6].toTensor().size(0)}));
   return out;
 }
 Stack gru_layer(const Stack& a) {
   const Tensor &x = a[0].toTensor(), &hx = a[1].toTensor();
   const int64_t length = x.size(0), batch = hx.size(0), width = hx.size(1);
-  return {x.new_empty({length, batch, width}), fresh(hx), x.new_empty({length, batch, 5 * width})};
+  return {fresh(x, {length, batch, width}), fresh(hx), fresh(x, {length, batch, 5 * width})};
 }
 Stack gru_layer_backward(const Stack& a) {
   Stack out;
   for (size_t i : {2, 3, 4, 5}) out.emplace_back(fresh(a[i].toTensor()));
-  for (size_t i : {4, 5}) out.emplace_back(a[i].toTensor().new_empty({a[i].toTensor().size(0)}));
+  for (size_t i : {4, 5}) out.emplace_back(fresh(a[i].toTensor(), {a[i].toTensor().size(0)}));
   return out;
 }
 

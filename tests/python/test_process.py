@@ -32,6 +32,22 @@ def test_lazyt_imported_first(run_python):
     assert "2.0" in run_python("import lazyt, torch; print(torch.ones((), device='lazyt').item() + 1)")
 
 
+def test_a_first_step_imports_nothing(run_python):
+    """PyTorch's meta kernels in Python import SymPy: half a second and 20 MB."""
+    out = run_python("""
+        import sys, torch
+        from torch.nn import functional as F
+        conv, linear = torch.nn.Conv2d(3, 4, 3).to("lazyt"), torch.nn.Linear(8, 8).to("lazyt")
+        x, q = torch.ones(2, 3, 6, 6, device="lazyt"), torch.ones(1, 2, 4, 8, device="lazyt")
+        before = set(sys.modules)
+        y = F.scaled_dot_product_attention(q, q.transpose(1, 2).contiguous().transpose(1, 2), q, is_causal=True)
+        (conv(x).relu().mean() + F.gelu(linear(y)).softmax(-1).sum()).backward()
+        conv.weight.grad.cpu()
+        print("imported", sorted(m for m in set(sys.modules) - before if m.startswith(("sympy", "torch._refs"))))
+    """)
+    assert "imported []" in out
+
+
 def test_the_package_loads_without_torch(run_python):
     out = run_python("""
         import sys

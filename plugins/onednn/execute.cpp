@@ -102,8 +102,6 @@ class Profile {
 
 void run(const Executable& exe, const lazyt_execute_args_t& args) {
   using Kind = Executable::Piece::Kind;
-  // Memory first: a failure here has consumed nothing (EXE-6).
-  Memory arena(exe.device, exe.arena_bytes);
   plugin::Records<lazyt_execute_input_t> inputs(args.inputs, args.input_count, args.input_stride);
   thread_local Addresses addresses;
   struct Release {
@@ -113,6 +111,18 @@ void run(const Executable& exe, const lazyt_execute_args_t& args) {
   addresses.let_go = 0;
   std::vector<std::byte*>& storages = addresses.storages;
   storages.resize(exe.storages.size());
+  auto input = [&](uint32_t i) -> Buffer& { return buffer_of(inputs[i].buffer, exe.inputs[i].size_bytes, "input", i); };
+  for (const Executable::KeptPiece& piece : exe.kept) {
+    input(piece.input);
+    storages[piece.storage] = piece.kept->get(inputs[piece.input], exe.reads_bytes[piece.input], addresses);
+    if (addresses.let_go < kManyBytes) continue;
+    give_back_unused(exe.device);
+    addresses.let_go = 0;
+  }
+  if (addresses.let_go) give_back_unused(exe.device);
+  // Memory before the first step: a failure here has consumed nothing (EXE-6). And after weights were packed, which take theirs
+  // for a moment twice.
+  Memory arena(exe.device, exe.arena_bytes);
   auto output = [&](uint32_t o) { return addresses.of_output(buffer_of(args.outputs[o], exe.outputs[o].size_bytes, "output", o)); };
   for (size_t i = 0; i < exe.storages.size(); ++i) {
     const Executable::Piece& piece = exe.storages[i];
@@ -120,13 +130,13 @@ void run(const Executable& exe, const lazyt_execute_args_t& args) {
       case Kind::kInput: {
         storages[i] = nullptr;
         if (exe.inputs[piece.index].host_scalar) break;
-        Buffer& buffer = buffer_of(inputs[piece.index].buffer, exe.inputs[piece.index].size_bytes, "input", piece.index);
+        Buffer& buffer = input(piece.index);
         if (exe.reads_bytes[piece.index]) storages[i] = addresses.of_input(buffer);
         break;
       }
       case Kind::kOutput: storages[i] = output(piece.index); break;
       case Kind::kConstant: storages[i] = exe.constant_memory.data() + piece.offset; break;
-      case Kind::kKept: break;
+      case Kind::kKept: break;  // above
       case Kind::kArena: storages[i] = arena.data() + piece.offset; break;
       case Kind::kBeside:
         storages[i] = args.outputs[piece.index] == inputs[exe.outputs[piece.index].donor].buffer ? arena.data() + piece.offset
@@ -134,13 +144,6 @@ void run(const Executable& exe, const lazyt_execute_args_t& args) {
         break;
     }
   }
-  for (const Executable::KeptPiece& piece : exe.kept) {
-    storages[piece.storage] = piece.kept->get(inputs[piece.input], exe.reads_bytes[piece.input], addresses);
-    if (addresses.let_go < kManyBytes) continue;
-    give_back_unused(exe.device);
-    addresses.let_go = 0;
-  }
-  if (addresses.let_go) give_back_unused(exe.device);
   const Frame frame{storages.data(), args.inputs, args.input_stride, thread_count()};
   Profile* profile = Profile::wanted();
   for (size_t i = 0; i < exe.steps.size(); ++i) {

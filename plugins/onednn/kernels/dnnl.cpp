@@ -195,6 +195,11 @@ class Packed final : public Form {
   const Memory memory_;
 };
 
+// What lies unused, such as the arena of the run before, makes room for a form that is not made again each step.
+void make_room(Device& device, const memory::desc& packed) {
+  if (packed.get_size() >= uint64_t{1} << 20) device.memory->trim();
+}
+
 // An input of the program in a private format. Where that says all that the input's bytes say, they are let go.
 class KeptPacked final : public Kept {
  public:
@@ -204,11 +209,13 @@ class KeptPacked final : public Kept {
   std::byte* get(const lazyt_execute_input_t& input, bool is_read, Run& run) const override {
     const std::pair key(input.stable_id, input.content_version);
     if (key.first != 0 && key == key_) return form_->data();
+    const bool is_first = !form_;
     key_ = {};
     Buffer& buffer = plugin::from_c(input.buffer);
     form_ = std::dynamic_pointer_cast<const Packed>(buffer.form());  // of another program
     if (!form_ || !is_all(buffer) || !form_->is(plain_, packed_)) {
       form_ = nullptr;  // its memory, first
+      if (is_first) make_room(device_, packed_);
       const std::shared_ptr<Bytes> bytes = buffer.plain();
       form_ = std::make_shared<Packed>(device_, plain_, packed_, bytes->data() + offset_);
     }
@@ -273,6 +280,7 @@ class KeptWeight final : public Kept {
       };
       auto make = [&](std::byte* from) -> std::shared_ptr<const Form> {
         try {
+          make_room(device_, choice.packed);
           auto made = std::make_shared<Packed>(device_, choice.plain, choice.packed, from);
           run.let_go += buffer.size;
           return made;

@@ -21,6 +21,7 @@ enum class Op : uint8_t {
   kLoadU8,   // acc = A, of bytes 0 and 1
   kStore,    // A = acc
   kStoreU8,  // A = acc, as bytes
+  kFetch,    // asks for A some tiles ahead
   kAdd,
   kSub,
   kSubFrom,

@@ -29,6 +29,7 @@ struct Source {
   };
   std::vector<Instruction> code;
   std::vector<Register> registers;
+  bool from_memory = false;  // operands are more than lies in the second-level cache
 };
 
 struct Code {

@@ -215,6 +215,16 @@ V operand(const E* a, int k) {
   }
 }
 
+// The same of an operand that is read late in a tile.
+constexpr size_t kFetchAhead = 4;
+template <class E>
+void run_fetch(ARGUMENTS) {
+  const auto* a = reinterpret_cast<const std::byte*>(static_cast<const E*>(ip->a.base) + (i & ip->a.mask));
+  constexpr size_t kBytes = kTile * sizeof(E);
+  for (size_t k = 0; k < kBytes; k += 64) __builtin_prefetch(a + kFetchAhead * kBytes + k);
+  NEXT;
+}
+
 template <Form form>
 void run_load(ARGUMENTS) {
   const auto* a = at<form>(ip->a, i);
@@ -467,6 +477,12 @@ Machine make() {
     m.functions[static_cast<int>(op)][form] = reinterpret_cast<Function>(f);
   };
   set(Op::kEnd, run_end);
+  set(Op::kFetch, run_fetch<Scalar>);
+  set(Op::kFetch, run_fetch<uint16_t>, kBf16);
+  set(Op::kFetch, run_fetch<uint16_t>, kF16);
+  set(Op::kFetch, run_fetch<uint8_t>, kI8);
+  set(Op::kFetch, run_fetch<uint8_t>, kU8);
+  set(Op::kFetch, run_fetch<int32_t>, kI32);
   set(Op::kLoad, run_load<kAnyForm>);
   set(Op::kLoad, run_load<kNumber>, kNumber);
   set(Op::kLoad, run_load<kRunning>, kRunning);

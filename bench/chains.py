@@ -40,6 +40,11 @@ def dear(a: Tensor, b: Tensor) -> Tensor:
     return torch.tanh(c) * torch.exp(-c.abs()) + a
 
 
+def gate(gradient: Tensor, x: Tensor) -> Tensor:
+    """hardtanh's; a kernel reads the gradient last."""
+    return torch.ops.aten.hardtanh_backward(gradient, x, -1, 1)
+
+
 class Row:
     """f of the operands, a call at a time; `in_a_step` calls are a step."""
 
@@ -77,6 +82,31 @@ class Row:
             step()
         count, seconds, _ = lazyt.metrics.metric_data("ExecuteTime") or (1, 0.0, [])
         return seconds / count / MANY
+
+
+class Several:
+    """Calls of f, each with operands of its own, as a step: more than lies in a cache."""
+
+    def __init__(self, f: Callable[..., Tensor], operands: int, calls: int = 4):
+        self.f = f
+        self.host = [[torch.randn(LARGE) for _ in range(operands)] for _ in range(calls)]
+        self.device = [[t.to("lazyt") for t in call] for call in self.host]
+
+    def run(self, placed: list[list[Tensor]], calls: int, end: Callable[[], None]) -> float:
+        def body() -> None:
+            for _ in range(calls // len(placed)):
+                kept = [self.f(*operands) for operands in placed]
+                end()
+                del kept
+            lazyt.wait_device_ops()
+
+        return common.timed(body) / (calls // len(placed) * len(placed))
+
+    def candidates(self) -> dict[str, Callable[[int], float]]:
+        return {
+            "eager": lambda calls: self.run(self.host, calls, lambda: None),
+            "lazyt": lambda calls: self.run(self.device, calls, lazyt.mark_step),
+        }
 
 
 def compared(name: str, candidates: dict[str, Callable[[int], float]]) -> dict[str, float]:
@@ -129,6 +159,10 @@ def main() -> int:
     x, weight = torch.randn(4096, 1024), torch.randn(1024)
     row("10 cheap operators, 1M", large_cheap)
     row("10 with tanh and exp, 1M", lambda: against_eager(dear, torch.randn(LARGE), torch.randn(LARGE)))
+    row("add, 4 of 1M", lambda: Several(torch.add, 2).candidates())
+    row("abs, 4 of 1M", lambda: Several(torch.abs, 1).candidates())
+    row("hardsigmoid, 4 of 1M", lambda: Several(functional.hardsigmoid, 1).candidates())
+    row("gate, 4 of 1M", lambda: Several(gate, 2).candidates())
     row("10 cheap operators, 1,000", lambda: small(cheap))
     row("10 with tanh and exp, 1,000", lambda: small(dear))
     row("softmax 4096x1024", lambda: against_eager(lambda x: x.softmax(1), x))

@@ -45,6 +45,15 @@ def gate(gradient: Tensor, x: Tensor) -> Tensor:
     return torch.ops.aten.hardtanh_backward(gradient, x, -1, 1)
 
 
+def steps(f: Callable[..., Tensor], placed: list[list[Tensor]], count: int, end: Callable[[], None]) -> None:
+    """count steps, each of a call of f for each of the operands."""
+    for _ in range(count):
+        kept = [f(*operands) for operands in placed]
+        end()
+        del kept
+    lazyt.wait_device_ops()
+
+
 class Row:
     """f of the operands, a call at a time; `in_a_step` calls are a step."""
 
@@ -56,14 +65,8 @@ class Row:
         return common.timed(lambda: [self.f(*self.host) for _ in range(calls)] and None) / calls
 
     def lazy(self, calls: int, in_a_step: int = 1) -> float:
-        def run() -> None:
-            for _ in range(calls // in_a_step):
-                kept = [self.f(*self.device) for _ in range(in_a_step)]
-                lazyt.mark_step()
-                del kept
-            lazyt.wait_device_ops()
-
-        return common.timed(run) / calls
+        placed = [self.device] * in_a_step
+        return common.timed(lambda: steps(self.f, placed, calls // in_a_step, lazyt.mark_step)) / calls
 
     def executed(self, calls: int) -> float:
         """Equal calls would be one: each has a first operand of its own."""
@@ -93,14 +96,8 @@ class Several:
         self.device = [[t.to("lazyt") for t in call] for call in self.host]
 
     def run(self, placed: list[list[Tensor]], calls: int, end: Callable[[], None]) -> float:
-        def body() -> None:
-            for _ in range(calls // len(placed)):
-                kept = [self.f(*operands) for operands in placed]
-                end()
-                del kept
-            lazyt.wait_device_ops()
-
-        return common.timed(body) / (calls // len(placed) * len(placed))
+        count = calls // len(placed)
+        return common.timed(lambda: steps(self.f, placed, count, end)) / (count * len(placed))
 
     def candidates(self) -> dict[str, Callable[[int], float]]:
         return {

@@ -527,12 +527,12 @@ FusedKernel::Made FusedKernel::make(Builder& b, const std::vector<StorageId>& ma
         std::all_of(step->loads_.begin(), step->loads_.end(),
                     [](auto& l) { return l.single || l.direct || l.in_row || l.one_a_row; }) &&
         std::all_of(step->stores_.begin(), step->stores_.end(), [](auto& s) { return s.direct; });
-    if (all_direct) step->block_ = 16 * kBlock;
+    if (all_direct) step->block_ = 4 * FusedStep::kLongBlock;
     // Rows that repeat need no blocks of their own where they begin with a block.
     auto repeats = [](auto& l) {
       return l.single || l.linear || (l.in_row && std::all_of(l.strides.begin(), l.strides.end() - 1, [](int64_t s) { return s == 0; }));
     };
-    if (all_direct && step->by_rows_ && std::has_single_bit(static_cast<uint64_t>(loops.dims.back())) && step->block_ % loops.dims.back() == 0 &&
+    if (all_direct && step->by_rows_ && std::has_single_bit(static_cast<uint64_t>(loops.dims.back())) && FusedStep::kLongBlock % loops.dims.back() == 0 &&
         std::all_of(step->loads_.begin(), step->loads_.end(), repeats)) {
       step->period_ = loops.dims.back();
       step->by_rows_ = false;
@@ -548,7 +548,7 @@ FusedKernel::Made FusedKernel::make(Builder& b, const std::vector<StorageId>& ma
       !vm::is_float(registers_[code_[0].a].type) &&
       std::all_of(registers_.begin(), registers_.end(), [](auto& r) { return r.source == Source::kNone || r.source == Source::kLoad; }) &&
       std::all_of(step->loads_.begin(), step->loads_.end(), [](auto& l) { return l.direct; }))
-    step->block_ = 16 * kBlock;
+    step->block_ = FusedStep::kLongBlock;
   // Operators of bits keep nothing aside: as many elements as a slot holds.
   if (!step->tiled_ && once_.empty() && reductions_.empty() && indices_.empty() && randoms_.empty() && !code_.empty() &&
       std::all_of(code_.begin(), code_.end(), [](auto& i) { return i.function && (i.op == vm::Op::kAnd || i.op == vm::Op::kOr || i.op == vm::Op::kXor); }) &&

@@ -3,6 +3,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -334,16 +335,19 @@ void FusedStep::run_tiles(Block& b, int n) const {
 
 void FusedStep::run_pointwise(const Frame& frame) const {
   if (count_ == 0) return;
-  const int64_t row = by_rows_ ? loops_.back() : count_;
-  const int64_t in_row = (row + block_ - 1) / block_, blocks = count_ / row * in_row;
   const int threads =
       static_cast<int>(std::min<int64_t>(frame.threads, std::max<int64_t>(1, count_ / kGrain)));
+  const int64_t row = by_rows_ ? loops_.back() : count_;
+  // Long enough that beginning one costs little, and some for each thread.
+  const auto share = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(row / (8 * threads))));
+  const int64_t length = std::min(block_, std::max(kLongBlock, share));
+  const int64_t in_row = (row + length - 1) / length, blocks = count_ / row * in_row;
   auto part = [&](int64_t first, int64_t last) {
     Block b;
     begin(frame, b, count_);
     for (int64_t k = first; k < last; ++k) {
-      const int64_t start = k % in_row * block_;
-      block(frame, b, k / in_row * row + start, static_cast<int>(std::min(block_, row - start)));
+      const int64_t start = k % in_row * length;
+      block(frame, b, k / in_row * row + start, static_cast<int>(std::min(length, row - start)));
     }
   };
   if (threads <= 1) return part(0, blocks);

@@ -92,7 +92,9 @@ class FusedStep final : public Step {
   };
   std::vector<TileOperand> tile_operands_;  // beside tile_.operands
   bool numbers_by_tile_ = false;      // only tiled code reads numbers: a tile of each is enough
-  int64_t block_ = vm::kBlock;        // elements brought in at a time
+  // Elements brought in at a time, at most. Where nothing is brought into registers, kLongBlock or a larger power of two.
+  int64_t block_ = vm::kBlock;
+  static constexpr int64_t kLongBlock = 16 * vm::kBlock;
   bool fills_ = false;    // nothing but numbers, or single elements, to store, each where the loops run
   int64_t reduced_at_once_ = vm::kBlock;  // elements of a row
   // Elements after which a load that is in_row begins anew, where blocks run past the end of rows: a power of two, which the register

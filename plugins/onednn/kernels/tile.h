@@ -1,6 +1,6 @@
 // The register machine for f32 code, and one each for code of f64, int32 and int64: eight vector registers
 // hold a tile of elements and are handed from instruction to instruction; each instruction ends in a jump to
-// the next. What is used twice lies in eight registers more, where the CPU has them, or in a slot in the
+// the next. What is used twice lies in eight of 16 registers more, where the CPU has them, or in a slot in the
 // first-level cache. Instructions read one running value and up to two operands.
 //
 // Compiled for each instruction set like the vector machine (vm.h), of which it runs a part.
@@ -76,6 +76,7 @@ enum class Op : uint8_t {
   kRoundF16,  // to what the dtype can hold
   kCount
 };
+inline constexpr Op kFirstMath = Op::kExp, kLastMath = Op::kGeluOfHalf;
 
 // Of an instruction; which arguments it takes is the machine's own matter.
 using Function = void (*)();
@@ -108,7 +109,10 @@ enum Form : uint8_t {
   kI8,  // memory of integers: of kLoad and kStore only, which convert
   kU8,
   kI32,
-  kBank,  // the second tile in registers, where the machine has one
+  kBank,  // the first of two more tiles in registers, where the machine has them
+  kBank2,  // the second, which operators from kFirstMath to kLastMath overwrite
+  kKeep,   // memory, to be in the first from here on
+  kKeep2,
   kForms
 };
 static_assert(kForms >= 4, "forms of two operands");

@@ -140,15 +140,27 @@ class Compiler {
       if (!instruction(s_.code[k])) return std::nullopt;
       finish(k);
     }
+    while (keep_one()) {
+    }
     fetch_late();
-    out_.code.push_back({machine_.functions[static_cast<int>(Op::kEnd)][kAnyForm], 0, 0});
-    if (std::any_of(out_.code.begin(), out_.code.end(), [](auto& i) { return !i.function; })) return std::nullopt;
-    out_.code.shrink_to_fit();
+    code_.push_back({Op::kEnd, kAnyForm, 0, 0});
+    out_.code.reserve(code_.size());
+    for (const Formed& i : code_) {
+      const Function f = forms_of(i.op)[i.form];
+      if (!f) return std::nullopt;
+      out_.code.push_back({f, i.a, i.b});
+    }
     out_.operands.shrink_to_fit();
     return std::move(out_);
   }
 
  private:
+  struct Formed {
+    Op op;
+    Form form;
+    uint16_t a, b;
+  };
+
   static bool is_integer(Type t) { return t == Type::kI8 || t == Type::kU8 || t == Type::kI32; }
   Form form_of(const Source::Register& r) const {
     return r.type == scalar_      ? r.half
@@ -185,15 +197,14 @@ class Compiler {
       form = is_number(a) ? kNumber : out_.operands[a].half != kAnyForm ? out_.operands[a].half : asks ? kRunning : kAnyForm;
       if (form >= kRunning && form <= kF16 && forms_of(op)[form]) touched_[a] = 0;  // asks for its lines itself
     }
-    const auto& forms = forms_of(op);
-    out_.code.push_back({forms[form] ? forms[form] : forms[kAnyForm], a, b});
+    code_.push_back({op, static_cast<Form>(forms_of(op)[form] ? form : kAnyForm), a, b});
   }
   const Function (&forms_of(Op op) const)[kForms] { return machine_.functions[static_cast<int>(op)]; }
   // Whether a tile of the operand comes from memory with the instruction that is added now.
   bool touch(uint16_t a) {
     touched_.resize(out_.operands.size(), SIZE_MAX);
     const bool first = touched_[a] == SIZE_MAX;
-    if (first) touched_[a] = out_.code.size();
+    if (first) touched_[a] = code_.size();
     return first && out_.operands[a].running;
   }
   // Whether code would wait for memory: longer code has enough to do while the CPU fetches. AMD's CPUs want no line ahead, but each
@@ -203,14 +214,57 @@ class Compiler {
   void fetch_late() {
     constexpr size_t kEarly = 3;
     if (!s_.from_memory) return;
-    std::vector<Instruction> fetches;
+    std::vector<Formed> fetches;
     for (uint16_t o = 0; o < touched_.size(); ++o) {
       const Code::Operand& operand = out_.operands[o];
       if (operand.scratch || !operand.running || operand.written || touched_[o] == SIZE_MAX || touched_[o] < kEarly) continue;
       const bool is_byte = s_.registers[operand.index].type == Type::kBool;
-      fetches.push_back({machine_.functions[static_cast<int>(Op::kFetch)][is_byte ? kU8 : operand.half], o, 0});
+      fetches.push_back({Op::kFetch, is_byte ? kU8 : operand.half, o, 0});
     }
-    out_.code.insert(out_.code.begin(), fetches.begin(), fetches.end());
+    code_.insert(code_.begin(), fetches.begin(), fetches.end());
+  }
+  // Memory that is read several times is kept in a bank from its first reader to its last, where the bank is free: where that saves
+  // the most. False if it saves nothing anywhere.
+  bool keep_one() {
+    struct Kept {
+      size_t saved = 0, first = 0, last = 0;
+      Form bank = kAnyForm;
+    } best;
+    for (const Form bank : {kBank, kBank2}) {
+      const std::vector<bool> taken = taken_by(bank);
+      for (size_t first = 0; first < code_.size(); ++first) {
+        if (taken[first] || !is_memory(code_[first]) || !forms_of(code_[first].op)[keep(bank)]) continue;
+        size_t saved = 0;
+        for (size_t k = first + 1; k < code_.size() && !taken[k]; ++k) {
+          if (!is_memory(code_[k]) || code_[k].a != code_[first].a) continue;
+          if (++saved > best.saved) best = {saved, first, k, bank};
+        }
+      }
+    }
+    if (!best.saved) return false;
+    const uint16_t memory = code_[best.first].a;
+    code_[best.first].form = keep(best.bank);
+    for (size_t k = best.first + 1; k <= best.last; ++k)
+      if (is_memory(code_[k]) && code_[k].a == memory) code_[k].form = best.bank;
+    return true;
+  }
+  static Form keep(Form bank) { return bank == kBank ? kKeep : kKeep2; }
+  // Whether the instruction reads memory as it lies there, and could as well read a bank.
+  static bool is_memory(const Formed& i) { return (i.op == Op::kLoad || is_binary(i.op)) && i.form == kAnyForm; }
+  static bool is_binary(Op op) { return (op >= Op::kAdd && op <= Op::kBitXor) || (op >= Op::kEq && op <= Op::kGe); }
+  static bool is_math(Op op) { return op >= kFirstMath && op <= kLastMath; }
+  // By instruction, whether the bank holds something else then.
+  std::vector<bool> taken_by(Form bank) const {
+    std::vector<bool> taken(code_.size());
+    bool read = false;
+    for (size_t k = code_.size(); k-- > 0;) {
+      const Formed& i = code_[k];
+      const bool writes = i.form == keep(bank) || (i.op == Op::kStore && i.form == bank);
+      read |= i.form == bank && !writes;
+      taken[k] = read || writes || (bank == kBank2 && is_math(i.op));
+      read &= !writes;
+    }
+    return taken;
   }
   // Whether some instruction reads r beside another operand.
   bool one_of_two(uint16_t r) const {
@@ -220,13 +274,25 @@ class Compiler {
     });
   }
   bool is_number(uint16_t o) const { return !out_.operands[o].scratch && !out_.operands[o].running; }
-  // The running value, register r, also in the second tile in registers, if that is free and r is no operand of two.
-  bool bank(uint16_t r) {
-    if (bank_taken_ || !machine_.functions[static_cast<int>(Op::kStore)][kBank] || one_of_two(r)) return false;
-    bank_taken_ = true;
-    where_[r] = operand({true, 0, false, true, kBank});
-    add(Op::kStore, where_[r]);
-    return true;
+  // The running value, register r, which instruction k made, also in a bank, if one is free and r is no operand of two.
+  bool bank(uint16_t r, size_t k) {
+    if (one_of_two(r)) return false;
+    for (const Form bank : {kBank2, kBank}) {
+      bool& taken = bank_taken_[bank == kBank2];
+      if (taken || !forms_of(Op::kStore)[bank] || (bank == kBank2 && has_math(k + 1, last_[r]))) continue;
+      taken = true;
+      where_[r] = operand({true, 0, false, true, bank});
+      add(Op::kStore, where_[r]);
+      return true;
+    }
+    return false;
+  }
+  bool has_math(size_t first, size_t last) const {
+    return std::any_of(s_.code.begin() + static_cast<ptrdiff_t>(first), s_.code.begin() + static_cast<ptrdiff_t>(last), [](auto& i) {
+      if (i.kind != Source::Kind::kOp) return i.kind == Source::Kind::kGeluOfHalf;
+      const auto op = unary(i.op, false);
+      return op && is_math(*op);
+    });
   }
   // The running value, register r, also in a scratch tile.
   void spill(uint16_t r) {
@@ -342,13 +408,13 @@ class Compiler {
       add(reg.type == Type::kBool ? Op::kStoreU8 : Op::kStore, memory);
       if (reg.type == scalar_ && reg.half == kAnyForm) where_[i.out] = memory;
     }
-    if (read_later && !bank(i.out) && !in_memory(i.out)) spill(i.out);
+    if (read_later && !bank(i.out, k) && !in_memory(i.out)) spill(i.out);
     // Tiles of registers whose last reader this was.
     for (uint16_t r : {i.a, i.b, i.c}) {
       if (r == kNone || last_[r] != k || !in_memory(r) || freed(r)) continue;
       const Code::Operand& o = out_.operands[where_[r]];
-      if (o.half == kBank)
-        bank_taken_ = false, where_[r] = kNone;
+      if (o.half == kBank || o.half == kBank2)
+        bank_taken_[o.half == kBank2] = false, where_[r] = kNone;
       else if (o.scratch)
         free_.push_back(o.index), where_[r] = kNone;
     }
@@ -359,12 +425,13 @@ class Compiler {
   const Type scalar_;  // of registers that are no bools
   const Machine& machine_;
   Code out_;
+  std::vector<Formed> code_;  // out_'s
   std::vector<uint32_t> uses_;
   std::vector<size_t> last_;
   std::vector<uint16_t> where_;  // operand that holds a register
   std::vector<uint16_t> free_;   // scratch tiles
   std::vector<size_t> touched_;  // by operand: the instruction that reads or writes it first
-  bool bank_taken_ = false;
+  bool bank_taken_[2] = {};      // the first, the second
   uint16_t held_ = kNone;        // register that the machine holds
 };
 

@@ -2,48 +2,22 @@
 // (tile_f64.cpp) and for integers of 32 and 64 bits (tile_i32.cpp, tile_i64.cpp: LAZYT_TILE_INTEGERS).
 #include <bit>
 #include <cmath>
-#include <cstring>
 #include <limits>
-#include <type_traits>
 
 #include "halves.h"
 #include "prefetch.h"
-#include "tile.h"
-#if LAZYT_TILE_F64
-#include "vector_math.h"
-#else
-#include "vm_math.h"
-#endif
-#define LAZYT_TILE_F32 (!LAZYT_TILE_F64 && !LAZYT_TILE_INTEGERS)
+#include "tile_lanes.h"
 
 namespace lazyt::onednn::tile {
+#if LAZYT_TILE_F32
+void LAZYT_TILE_MATH(Machine& m);  // of tile_math.cpp
+#endif
 namespace {
 
-namespace math = vm::math;
-#if LAZYT_TILE_F64
-using Scalar = double;
-using V = math::VD;
-using VI = math::VL;
-constexpr int kWidth = vm::kVectorBytes / 8;
-#elif LAZYT_TILE_INTEGERS
-using Scalar = std::conditional_t<LAZYT_TILE_INTEGERS == 64, int64_t, int32_t>;
-using V = std::conditional_t<LAZYT_TILE_INTEGERS == 64, math::VL, math::VI>;
-using VI = V;
-using VU = std::make_unsigned_t<Scalar> __attribute__((vector_size(vm::kVectorBytes)));
-constexpr int kWidth = vm::kVectorBytes / sizeof(Scalar);
-#else
-using Scalar = float;
-using math::kWidth;
-using math::V;
-using math::VI;
-#endif
-constexpr int kTile = 8 * kWidth;
-
-using Next = void (*)(const Bound* ip, int64_t i, int64_t n, V v0, V v1, V v2, V v3, V v4, V v5, V v6, V v7);
-
-#if LAZYT_TILE_BANK
-// A second tile in registers, of which the compiler makes no use (-ffixed): what goes to memory and comes back within some
-// instructions waits for the stores.
+#if LAZYT_TILE_BANKS
+// Two more tiles in registers, of which the compiler makes no use (-ffixed): what goes to memory and comes back within some
+// instructions waits for the stores, and a CPU loads two registers in a cycle where it computes four. The second is lost where
+// elementary functions take its registers (tile_math.cpp).
 register V w0 asm("xmm24");
 register V w1 asm("xmm25");
 register V w2 asm("xmm26");
@@ -52,6 +26,14 @@ register V w4 asm("xmm28");
 register V w5 asm("xmm29");
 register V w6 asm("xmm30");
 register V w7 asm("xmm31");
+register V x0 asm("xmm16");
+register V x1 asm("xmm17");
+register V x2 asm("xmm18");
+register V x3 asm("xmm19");
+register V x4 asm("xmm20");
+register V x5 asm("xmm21");
+register V x6 asm("xmm22");
+register V x7 asm("xmm23");
 #endif
 
 V load(const Scalar* p) {
@@ -130,17 +112,6 @@ V apply(V x) {
   if constexpr (op == Op::kRsqrt) return kOne / L::sqrt(x);
   if constexpr (op == Op::kReciprocal) return kOne / x;
 #if LAZYT_TILE_F32
-  if constexpr (op == Op::kExp) return math::exp<V>(x);
-  if constexpr (op == Op::kExp2) return math::exp2<V>(x);
-  if constexpr (op == Op::kExpm1) return math::expm1<V>(x);
-  if constexpr (op == Op::kLog) return math::log<V>(x);
-  if constexpr (op == Op::kLog2) return math::log2<V>(x);
-  if constexpr (op == Op::kLog10) return math::log10<V>(x);
-  if constexpr (op == Op::kLog1p) return math::log1p<V>(x);
-  if constexpr (op == Op::kTanh) return math::tanh<V>(x);
-  if constexpr (op == Op::kSigmoid) return math::sigmoid<V>(x);
-  if constexpr (op == Op::kErf) return math::erf<V>(x);
-  if constexpr (op == Op::kGeluOfHalf) return math::gelu_of_half<V>(x);
   if constexpr (op == Op::kRoundBf16) return vm::round_to(x, BFloat16{});
   if constexpr (op == Op::kRoundF16) return vm::round_to(x, Half{});
 #endif
@@ -180,12 +151,6 @@ V apply(V x, V a) {
   if constexpr (op == Op::kGe) return truth(x >= a);
 }
 #endif
-
-#define ARGUMENTS const Bound *ip, int64_t i, int64_t n, V v0, V v1, V v2, V v3, V v4, V v5, V v6, V v7
-#define NEXT return reinterpret_cast<Next>(ip[1].function)(ip + 1, i, n, v0, v1, v2, v3, v4, v5, v6, v7)
-// Memory is walked upwards, which is what CPUs foresee: the compiler would begin at the end.
-#define IN_ORDER asm volatile("" ::: "memory")
-#define EACH(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
 
 // The next tile, without a return and a call.
 void run_end(ARGUMENTS) {
@@ -390,13 +355,6 @@ void run_library(ARGUMENTS) {
   NEXT;
 }
 #endif
-template <Op op>
-void run_unary(ARGUMENTS) {
-#define STEP(k) v##k = apply<op>(v##k);
-  EACH(STEP)
-#undef STEP
-  NEXT;
-}
 template <Op op, Form form>
 void run_binary(ARGUMENTS) {
   const auto* a = at<form>(ip->a, i);
@@ -420,22 +378,58 @@ void run_binary(ARGUMENTS) {
 #undef STEP
   NEXT;
 }
-#if LAZYT_TILE_BANK
-template <Op op>
+#if LAZYT_TILE_BANKS
+template <Op op, Form bank>
 void run_binary_bank(ARGUMENTS) {
-#define STEP(k) v##k = apply<op>(v##k, w##k);
+#define STEP(k)                                                        \
+  if constexpr (bank == kBank) v##k = apply<op>(v##k, w##k);           \
+  else v##k = apply<op>(v##k, x##k);
   EACH(STEP)
 #undef STEP
   NEXT;
 }
+// The operand is in the bank, too, from here on.
+template <Op op, Form bank>
+void run_binary_keep(ARGUMENTS) {
+  const Scalar* a = at(ip->a, i);
+#define STEP(k)                     \
+  {                                 \
+    const V y = load(a + k * kWidth); \
+    v##k = apply<op>(v##k, y);      \
+    if constexpr (bank == kBank) w##k = y; \
+    else x##k = y;                  \
+    IN_ORDER;                       \
+  }
+  EACH(STEP)
+#undef STEP
+  NEXT;
+}
+template <Form bank>
+void run_load_keep(ARGUMENTS) {
+  const Scalar* a = at(ip->a, i);
+#define STEP(k)                 \
+  v##k = load(a + k * kWidth);  \
+  if constexpr (bank == kBank) w##k = v##k; \
+  else x##k = v##k;             \
+  IN_ORDER;
+  EACH(STEP)
+#undef STEP
+  NEXT;
+}
+template <Form bank>
 void run_store_bank(ARGUMENTS) {
-#define STEP(k) w##k = v##k;
+#define STEP(k)                             \
+  if constexpr (bank == kBank) w##k = v##k; \
+  else x##k = v##k;
   EACH(STEP)
 #undef STEP
   NEXT;
 }
+template <Form bank>
 void run_load_bank(ARGUMENTS) {
-#define STEP(k) v##k = w##k;
+#define STEP(k)                             \
+  if constexpr (bank == kBank) v##k = w##k; \
+  else v##k = x##k;
   EACH(STEP)
 #undef STEP
   NEXT;
@@ -502,12 +496,20 @@ Machine make() {
 #endif
   set(Op::kStore, run_store_half<kF16>, kF16);
 #endif
-#if LAZYT_TILE_BANK
-  set(Op::kLoad, run_load_bank, kBank);
-  set(Op::kStore, run_store_bank, kBank);
-#define IN_BANK(op) set(Op::op, run_binary_bank<Op::op>, kBank);
+#if LAZYT_TILE_BANKS
+  set(Op::kLoad, run_load_bank<kBank>, kBank);
+  set(Op::kLoad, run_load_bank<kBank2>, kBank2);
+  set(Op::kLoad, run_load_keep<kBank>, kKeep);
+  set(Op::kLoad, run_load_keep<kBank2>, kKeep2);
+  set(Op::kStore, run_store_bank<kBank>, kBank);
+  set(Op::kStore, run_store_bank<kBank2>, kBank2);
+#define OF_BANKS(op)                                 \
+  set(Op::op, run_binary_bank<Op::op, kBank>, kBank);   \
+  set(Op::op, run_binary_bank<Op::op, kBank2>, kBank2); \
+  set(Op::op, run_binary_keep<Op::op, kBank>, kKeep);   \
+  set(Op::op, run_binary_keep<Op::op, kBank2>, kKeep2);
 #else
-#define IN_BANK(op)
+#define OF_BANKS(op)
 #endif
   set(Op::kLoadU8, run_load_u8);
   set(Op::kStore, run_store);
@@ -517,7 +519,7 @@ Machine make() {
   set(Op::op, run_binary<Op::op, kNumber>, kNumber);    \
   set(Op::op, run_binary<Op::op, kRunning>, kRunning);  \
   OF_HALVES(op)                                         \
-  IN_BANK(op)
+  OF_BANKS(op)
 #if LAZYT_TILE_F32
 #define OF_HALVES(op)                            \
   set(Op::op, run_binary<Op::op, kBf16>, kBf16); \
@@ -548,8 +550,8 @@ Machine make() {
   LIBRARY(kExp, "exp") LIBRARY(kExp2, "exp2") LIBRARY(kExpm1, "expm1") LIBRARY(kTanh, "tanh") LIBRARY(kErf, "erf")
   if (library<Op::kExp>) set(Op::kSigmoid, run_library<Op::kSigmoid>);
 #elif LAZYT_TILE_F32
-  UNARY(kExp) UNARY(kExp2) UNARY(kExpm1) UNARY(kLog) UNARY(kLog2) UNARY(kLog10) UNARY(kLog1p) UNARY(kTanh) UNARY(kSigmoid) UNARY(kErf)
-  UNARY(kGeluOfHalf) UNARY(kRoundBf16) UNARY(kRoundF16)
+  UNARY(kRoundBf16) UNARY(kRoundF16)
+  LAZYT_TILE_MATH(m);
 #endif
   return m;
 }

@@ -143,7 +143,7 @@ struct Lanes<V> {
 #endif
 };
 
-// The same of doubles, as far as it is used.
+// The same of doubles, as far as it is used. scale: n whole and in [-1080, 1030].
 using VD = double __attribute__((vector_size(kVectorBytes)));
 using VL = int64_t __attribute__((vector_size(kVectorBytes)));
 
@@ -158,6 +158,7 @@ struct Lanes<VD> {
   static VD ceil(VD x) { return _mm512_roundscale_pd(x, _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC); }
   static VD trunc(VD x) { return _mm512_roundscale_pd(x, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC); }
   static VD nearest(VD x) { return _mm512_roundscale_pd(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+  static VD scale(VD p, VD n) { return _mm512_scalef_pd(p, n); }
 #elif defined(__AVX2__)
   static VD min(VD x, VD a) { return _mm256_min_pd(x, a); }
   static VD max(VD x, VD a) { return _mm256_max_pd(x, a); }
@@ -167,6 +168,7 @@ struct Lanes<VD> {
   static VD ceil(VD x) { return _mm256_ceil_pd(x); }
   static VD trunc(VD x) { return _mm256_round_pd(x, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC); }
   static VD nearest(VD x) { return _mm256_round_pd(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+  static VD scale(VD p, VD n) { return scale_twice(p, n); }
 #else
   static VD min(VD x, VD a) { return x < a ? x : a; }
   static VD max(VD x, VD a) { return x > a ? x : a; }
@@ -176,12 +178,23 @@ struct Lanes<VD> {
   static VD ceil(VD x) { return each(x, [](double d) { return std::ceil(d); }); }
   static VD trunc(VD x) { return each(x, [](double d) { return std::trunc(d); }); }
   static VD nearest(VD x) { return each(x, [](double d) { return std::nearbyint(d); }); }
+  static VD scale(VD p, VD n) { return scale_twice(p, n); }
 
  private:
   template <class F>
   static VD each(VD x, F f) {
     for (int j = 0; j < kVectorBytes / 8; ++j) x[j] = f(x[j]);
     return x;
+  }
+#endif
+#if !defined(__AVX512F__)
+
+ private:
+  static VD scale_twice(VD p, VD n) {
+    constexpr double kInteger = 6755399441055744.0;  // 1.5 * 2^52: a whole number is in the lowest bits of the sum
+    auto pow2 = [](VD whole) { return std::bit_cast<VD>(std::bit_cast<VL>(whole + (kInteger + 1023)) << 52); };
+    const VD half = (n * 0.5 + kInteger) - kInteger;
+    return p * pow2(half) * pow2(n - half);
   }
 #endif
 };

@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "double_math.h"
 #include "halves.h"
 #include "prefetch.h"
 #include "vm_math.h"
@@ -154,34 +155,7 @@ INLINE V fma(V a, V b, V c) {  // of integers
 }
 
 INLINE Vec<float> exp(Vec<float> x) { return vm::math::exp<Vec<float>>(x); }
-// Taylor to the 13th power on |r| <= ln 2 / 2; 1 ulp.
-INLINE Vec<double> exp(Vec<double> x) {
-  const auto lost = x < -746.0;  // as in vm::math::exp
-  x = lost ? Vec<double>{} : x;
-  x = x > 710.0 ? splat(710.0) : x;
-  const double magic = 6755399441055744.0;  // 1.5 * 2^52
-  const Vec<double> t = x * 1.4426950408889634074 + magic;
-  const Vec<double> n = t - magic;
-  Vec<double> r = x - n * 6.93145751953125e-1;
-  r = r - n * 1.42860682030941723212e-6;
-  Vec<double> p = splat(1.0 / 6227020800);
-  p = p * r + 1.0 / 479001600;
-  p = p * r + 1.0 / 39916800;
-  p = p * r + 1.0 / 3628800;
-  p = p * r + 1.0 / 362880;
-  p = p * r + 1.0 / 40320;
-  p = p * r + 1.0 / 5040;
-  p = p * r + 1.0 / 720;
-  p = p * r + 1.0 / 120;
-  p = p * r + 1.0 / 24;
-  p = p * r + 1.0 / 6;
-  p = p * r + 0.5;
-  p = p * r * r + r + 1.0;
-  const Vec<int64_t> k = std::bit_cast<Vec<int64_t>>(t) - std::bit_cast<int64_t>(magic);
-  const Vec<int64_t> half = k >> 1;
-  p = p * std::bit_cast<Vec<double>>((half + 1023) << 52) * std::bit_cast<Vec<double>>((k - half + 1023) << 52);
-  return lost ? Vec<double>{} : p;
-}
+INLINE Vec<double> exp(Vec<double> x) { return vm::math::exp(x); }
 
 template <class C>
 constexpr C kLowest = -std::numeric_limits<C>::infinity();

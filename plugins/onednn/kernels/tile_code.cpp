@@ -212,12 +212,12 @@ class Compiler {
   bool is_short() const { return prefetch_mask ? s_.code.size() <= 3 : s_.from_memory && s_.code.size() <= 8; }
   // What is read late is asked for with the first instruction: else its lines come one tile after the other, as late as their reader.
   void fetch_late() {
-    constexpr size_t kEarly = 3;
+    const size_t early = scalar_ == Type::kF32 && std::any_of(code_.begin(), code_.end(), [](auto& i) { return is_math(i.op); }) ? 0 : 3;
     if (!s_.from_memory) return;
     std::vector<Formed> fetches;
     for (uint16_t o = 0; o < touched_.size(); ++o) {
       const Code::Operand& operand = out_.operands[o];
-      if (operand.scratch || !operand.running || operand.written || touched_[o] == SIZE_MAX || touched_[o] < kEarly) continue;
+      if (operand.scratch || !operand.running || operand.written || touched_[o] == SIZE_MAX || touched_[o] < early) continue;
       const bool is_byte = s_.registers[operand.index].type == Type::kBool;
       fetches.push_back({Op::kFetch, is_byte ? kU8 : operand.half, o, 0});
     }
@@ -233,24 +233,30 @@ class Compiler {
     for (const Form bank : {kBank, kBank2}) {
       const std::vector<bool> taken = taken_by(bank);
       for (size_t first = 0; first < code_.size(); ++first) {
-        if (taken[first] || !is_memory(code_[first]) || !forms_of(code_[first].op)[keep(bank)]) continue;
+        const Formed& i = code_[first];
+        if (taken[first] || !reads_memory(i) || !forms_of(i.op)[keep(bank)] || (is_half(i) && i.op != Op::kLoad)) continue;
         size_t saved = 0;
         for (size_t k = first + 1; k < code_.size() && !taken[k]; ++k) {
-          if (!is_memory(code_[k]) || code_[k].a != code_[first].a) continue;
+          if (!reads_memory(code_[k]) || code_[k].a != i.a) continue;
           if (++saved > best.saved) best = {saved, first, k, bank};
         }
       }
     }
     if (!best.saved) return false;
-    const uint16_t memory = code_[best.first].a;
-    code_[best.first].form = keep(best.bank);
+    Formed& first = code_[best.first];
     for (size_t k = best.first + 1; k <= best.last; ++k)
-      if (is_memory(code_[k]) && code_[k].a == memory) code_[k].form = best.bank;
+      if (reads_memory(code_[k]) && code_[k].a == first.a) code_[k].form = best.bank;
+    if (is_half(first)) {
+      code_.insert(code_.begin() + static_cast<ptrdiff_t>(best.first) + 1, {Op::kStore, best.bank, 0, 0});
+    } else {
+      first.form = keep(best.bank);
+    }
     return true;
   }
   static Form keep(Form bank) { return bank == kBank ? kKeep : kKeep2; }
-  // Whether the instruction reads memory as it lies there, and could as well read a bank.
-  static bool is_memory(const Formed& i) { return (i.op == Op::kLoad || is_binary(i.op)) && i.form == kAnyForm; }
+  static bool is_half(const Formed& i) { return i.form == kBf16 || i.form == kF16; }
+  // Whether the instruction reads memory, and could as well read a bank.
+  static bool reads_memory(const Formed& i) { return (i.op == Op::kLoad || is_binary(i.op)) && (i.form == kAnyForm || is_half(i)); }
   static bool is_binary(Op op) { return (op >= Op::kAdd && op <= Op::kBitXor) || (op >= Op::kEq && op <= Op::kGe); }
   static bool is_math(Op op) { return op >= kFirstMath && op <= kLastMath; }
   // By instruction, whether the bank holds something else then.

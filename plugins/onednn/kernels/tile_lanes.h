@@ -7,6 +7,7 @@
 
 #include "tile.h"
 #if LAZYT_TILE_F64
+#include "double_math.h"
 #include "vector_math.h"
 #else
 #include "vm_math.h"

@@ -111,7 +111,11 @@ V apply(V x) {
   if constexpr (op == Op::kSqrt) return L::sqrt(x);
   if constexpr (op == Op::kRsqrt) return kOne / L::sqrt(x);
   if constexpr (op == Op::kReciprocal) return kOne / x;
-#if LAZYT_TILE_F32
+#if LAZYT_TILE_F64
+  if constexpr (op == Op::kExp) return math::exp(x);
+  if constexpr (op == Op::kExp2) return math::exp2(x);
+  if constexpr (op == Op::kSigmoid) return math::sigmoid(x);
+#else
   if constexpr (op == Op::kRoundBf16) return vm::round_to(x, BFloat16{});
   if constexpr (op == Op::kRoundF16) return vm::round_to(x, Half{});
 #endif
@@ -343,13 +347,8 @@ void run_store_u8(ARGUMENTS) {
 template <Op op>
 vm::UnaryVector<double> library = nullptr;
 template <Op op>
-V apply_library(V x) {
-  if constexpr (op == Op::kSigmoid) return kOne / (kOne + library<Op::kExp>(-x));
-  else return library<op>(x);
-}
-template <Op op>
 void run_library(ARGUMENTS) {
-#define STEP(k) v##k = apply_library<op>(v##k);
+#define STEP(k) v##k = library<op>(v##k);
   EACH(STEP)
 #undef STEP
   NEXT;
@@ -547,8 +546,8 @@ Machine make() {
 #if LAZYT_TILE_F64
 #define LIBRARY(op, name) \
   if ((library<Op::op> = vm::vector_function<double, vm::UnaryVector<double>>(name))) set(Op::op, run_library<Op::op>);
-  LIBRARY(kExp, "exp") LIBRARY(kExp2, "exp2") LIBRARY(kExpm1, "expm1") LIBRARY(kTanh, "tanh") LIBRARY(kErf, "erf")
-  if (library<Op::kExp>) set(Op::kSigmoid, run_library<Op::kSigmoid>);
+  LIBRARY(kExpm1, "expm1") LIBRARY(kTanh, "tanh") LIBRARY(kErf, "erf")
+  UNARY(kExp) UNARY(kExp2) UNARY(kSigmoid)
 #elif LAZYT_TILE_F32
   UNARY(kRoundBf16) UNARY(kRoundF16)
   LAZYT_TILE_MATH(m);

@@ -7,6 +7,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "double_math.h"
 #include "floats.h"
 #include "totals.h"
 #include "vector_math.h"
@@ -325,11 +326,6 @@ void run_unary_vector(void* out, const void* pa, const void*, const void*, int n
   by_vectors<T, V>(static_cast<T*>(out), n, f, static_cast<const T*>(pa));
 }
 template <class T>
-void run_sigmoid_vector(void* out, const void* pa, const void*, const void*, int n) {
-  using V = typename Vector<T>::type;
-  by_vectors<T, V>(static_cast<T*>(out), n, [g = unary_vector<Op::kExp, T>](V x) { return T(1) / (T(1) + g(-x)); }, static_cast<const T*>(pa));
-}
-template <class T>
 void run_erfinv_vector(void* out, const void* pa, const void*, const void*, int n) {
   auto* o = static_cast<T*>(out);
   auto* a = static_cast<const T*>(pa);
@@ -396,9 +392,9 @@ void run_not(void* out, const void* pa, const void*, const void*, int n) {
   for (int i = 0; i < n; ++i) o[i] = a[i] ^ 1;
 }
 // By vector code of our own.
-template <math::V (*f)(math::V)>
+template <class T, class V, V (*f)(V)>
 void run_own(void* out, const void* pa, const void*, const void*, int n) {
-  by_vectors<float, math::V>(static_cast<float*>(out), n, [](math::V x) { return f(x); }, static_cast<const float*>(pa));
+  by_vectors<T, V>(static_cast<T*>(out), n, [](V x) { return f(x); }, static_cast<const T*>(pa));
 }
 
 template <class T>
@@ -501,7 +497,7 @@ void round_f16(void* out, const void* in, int n) {
   store_f16(half, in, n);
   load_f16(out, half, n);
 }
-void gelu_of_half(void* out, const void* in, int n) { run_own<math::gelu_of_half<math::V>>(out, in, nullptr, nullptr, n); }
+void gelu_of_half(void* out, const void* in, int n) { run_own<float, math::V, math::gelu_of_half<math::V>>(out, in, nullptr, nullptr, n); }
 void iota(int64_t* out, uint64_t first, uint64_t step, int n) {
   for (int i = 0; i < n; ++i) out[i] = static_cast<int64_t>(first + static_cast<uint64_t>(i) * step);
 }
@@ -577,10 +573,12 @@ void fill_vector_functions(Table& t) {
   UNARY(kAsin, "asin") UNARY(kAcos, "acos") UNARY(kAtan, "atan") UNARY(kSinh, "sinh") UNARY(kCosh, "cosh")
   UNARY(kAsinh, "asinh") UNARY(kAcosh, "acosh") UNARY(kAtanh, "atanh") UNARY(kErfc, "erfc")
   if constexpr (std::is_same_v<T, double>) {
-    UNARY(kExp, "exp") UNARY(kExp2, "exp2") UNARY(kLog2, "log2") UNARY(kLog10, "log10") UNARY(kExpm1, "expm1") UNARY(kLog, "log") UNARY(kLog1p, "log1p") UNARY(kTanh, "tanh") UNARY(kErf, "erf")
-    if (unary_vector<Op::kExp, T>) t.functions[at(Op::kSigmoid)][k] = run_sigmoid_vector<T>;
+    UNARY(kLog2, "log2") UNARY(kLog10, "log10") UNARY(kExpm1, "expm1") UNARY(kLog, "log") UNARY(kLog1p, "log1p") UNARY(kTanh, "tanh") UNARY(kErf, "erf")
+#define OWN(op, f) t.functions[at(Op::op)][k] = run_own<double, math::VD, math::f>;
+    OWN(kExp, exp) OWN(kExp2, exp2) OWN(kSigmoid, sigmoid)
+#undef OWN
   } else {
-#define OWN(op, f) t.functions[at(Op::op)][k] = run_own<math::f<math::V>>;
+#define OWN(op, f) t.functions[at(Op::op)][k] = run_own<float, math::V, math::f<math::V>>;
     OWN(kExp, exp) OWN(kExp2, exp2) OWN(kExpm1, expm1) OWN(kLog, log) OWN(kLog2, log2) OWN(kLog10, log10) OWN(kLog1p, log1p)
     OWN(kTanh, tanh) OWN(kSigmoid, sigmoid) OWN(kErf, erf)
 #undef OWN

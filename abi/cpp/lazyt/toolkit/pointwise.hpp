@@ -191,9 +191,9 @@ struct PointwiseRules {
     }
     auto value = [&](uint64_t i, double otherwise) { return c.none(i) ? c.k.constant(otherwise, c.type()) : c.in(i, c.type()); };
     const Reg nan = c.k.op(Op::kIsNan, x);
-    if (c.none(2) && c.none(3)) {  // what is not infinite lies within the bounds; a NaN passes them
-      const Reg within = c.k.op(Op::kMin, c.k.op(Op::kMax, x, value(3, -largest)), value(2, largest));
-      return c.k.op(Op::kWhere, nan, value(1, 0), within);
+    if (c.none(2) && c.none(3)) {  // what is not infinite lies within the bounds, and so does 0; a NaN passes them
+      auto within = [&](Reg r) { return c.k.op(Op::kMin, c.k.op(Op::kMax, r, value(3, -largest)), value(2, largest)); };
+      return c.none(1) ? within(c.k.op(Op::kWhere, nan, value(1, 0), x)) : c.k.op(Op::kWhere, nan, value(1, 0), within(x));
     }
     const Reg inf = c.k.constant(INFINITY, c.type()), minus = c.k.constant(-INFINITY, c.type());
     const Reg top = c.k.op(Op::kEq, x, inf), bottom = c.k.op(Op::kEq, x, minus);
@@ -204,8 +204,9 @@ struct PointwiseRules {
   static Reg clamp(const Context& c) {
     Reg x = c.in(0, c.type());
     // A NaN bound makes everything NaN, as kMax and kMin do.
-    if (!c.none(1)) x = c.k.op(Op::kMax, x, c.in(1, c.type()));
-    if (c.program.args(c.node).size() > 2 && !c.none(2)) x = c.k.op(Op::kMin, x, c.in(2, c.type()));
+    const bool is_bool = c.type() == Type::kBool;
+    if (!c.none(1)) x = c.k.op(is_bool ? Op::kOr : Op::kMax, x, c.in(1, c.type()));
+    if (c.program.args(c.node).size() > 2 && !c.none(2)) x = c.k.op(is_bool ? Op::kAnd : Op::kMin, x, c.in(2, c.type()));
     return x;
   }
   static Reg clamp_max(const Context& c) { return c.k.op(Op::kMin, c.in(0, c.type()), c.in(1, c.type())); }
@@ -310,9 +311,9 @@ struct PointwiseRules {
     const Type t = c.type();
     auto num = [&](double v) { return c.k.constant(v, t); };
     const Reg g = c.in(0, t), x = c.in(1, t);
-    const Reg middle = c.k.op(Op::kMul, g, c.k.op(Op::kAdd, c.k.op(Op::kDiv, x, num(3)), num(0.5)));
-    const Reg high = c.k.op(Op::kWhere, c.k.op(Op::kLe, x, num(3)), middle, g);
-    return c.k.op(Op::kWhere, c.k.op(Op::kLt, x, num(-3)), num(0), high);
+    const Reg middle = c.k.op(Op::kAdd, c.k.op(Op::kDiv, x, num(3)), num(0.5));
+    const Reg slope = c.k.op(Op::kWhere, c.k.op(Op::kLe, x, num(3)), middle, num(1));
+    return c.k.op(Op::kWhere, c.k.op(Op::kLt, x, num(-3)), num(0), c.k.op(Op::kMul, slope, g));
   }
   static Reg hardsigmoid(const Context& c) {
     const Reg x = c.in(0, c.type());

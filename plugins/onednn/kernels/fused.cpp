@@ -415,7 +415,7 @@ FusedKernel::Made FusedKernel::make(Builder& b, const std::vector<StorageId>& ma
   uint64_t element = 0;  // bytes that go to memory or come from there for each
   for (size_t k = 0; k < loads_.size(); ++k) element += is_single(loops.strides[k]) ? 0 : loads_[k].tensor.element();
   for (const Store& s : stores_) element += s.tensor.element();
-  source.from_memory = element * static_cast<uint64_t>(toolkit::count_of(dims_)) > uint64_t{2} << 20;
+  source.from_memory = element * static_cast<uint64_t>(toolkit::count_of(dims_)) > uint64_t{256} << 10;
   std::optional<tile::Code> tiles;
   if (!code_.empty() && outside_slots <= kMaxOutside) tiles = tile::compile(source);
   if (tiles && tiles->operands.size() > 256) tiles.reset();

@@ -29,7 +29,7 @@ struct Source {
   };
   std::vector<Instruction> code;
   std::vector<Register> registers;
-  bool from_memory = false;  // operands are more than lies in the second-level cache
+  bool from_memory = false;  // operands are so much that other kernels may have driven them out of the second-level cache
 };
 
 struct Code {

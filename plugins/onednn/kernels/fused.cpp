@@ -381,7 +381,8 @@ FusedKernel::Made FusedKernel::make(Builder& b, const std::vector<StorageId>& ma
   for (size_t k = 0; k < stores_.size(); ++k) {
     const Store& s = stores_[k];
     const bool aliased = std::find(may_alias_inputs.begin(), may_alias_inputs.end(), s.tensor.storage) != may_alias_inputs.end();
-    if (registers_[s.reg].source != Source::kNone || stored[s.reg] || !linear(loops.strides[loads_.size() + k])) continue;
+    const bool is_made = registers_[s.reg].source == Source::kNone || (registers_[s.reg].source == Source::kIndex && code_.empty() && loads_.empty());
+    if (!is_made || stored[s.reg] || !linear(loops.strides[loads_.size() + k])) continue;
     if (aliased && made[s.reg] < loads_end) continue;
     if (is_half(s.tensor.dtype)) {
       if (outside_users(s.reg) > 1) continue;
@@ -390,7 +391,7 @@ FusedKernel::Made FusedKernel::make(Builder& b, const std::vector<StorageId>& ma
       direct[k] = true;
     }
     stored[s.reg] = true;
-    over_load[k] = aliased;
+    over_load[k] = aliased && !loads_.empty();
   }
   for (size_t k = 0; k < loads_.size(); ++k) {
     const Dims& s = loops.strides[k];

@@ -236,14 +236,16 @@ void FusedStep::block(const Frame& frame, Block& b, int64_t at, int n) const {
       l.convert(to, raw, n);
     }
   }
+  for (const Store& s : stores_)
+    if (s.direct) b.slot[s.slot] = frame.at<std::byte>(s.place) + at * s.size;
   for (const IndexFill& f : indices_) {
     if (f.is_float) {
       for_each_run(loops_, f.strides, at, n, [&](int64_t offset, int64_t stride, int first, int count) {
-        vm::table().ramp(reinterpret_cast<double*>(b.memory[f.slot]) + first, offset, stride, frame.as_double(f.first), frame.as_double(f.step), count);
+        vm::table().ramp(reinterpret_cast<double*>(b.slot[f.slot]) + first, offset, stride, frame.as_double(f.first), frame.as_double(f.step), count);
       });
       continue;
     }
-    auto* out = reinterpret_cast<int64_t*>(b.memory[f.slot]);
+    auto* out = reinterpret_cast<int64_t*>(b.slot[f.slot]);
     // What is too large wraps around.
     const auto begin = static_cast<uint64_t>(frame.as_int(f.first)),
                step = static_cast<uint64_t>(frame.as_int(f.step));
@@ -260,8 +262,6 @@ void FusedStep::block(const Frame& frame, Block& b, int64_t at, int n) const {
     auto* out = reinterpret_cast<float*>(b.memory[f.slot]);
     for (int i = 0; i < n; ++i) out[i] = static_cast<float>(words[i] >> 8) * 0x1p-24f;
   }
-  for (const Store& s : stores_)
-    if (s.direct) b.slot[s.slot] = frame.at<std::byte>(s.place) + at * s.size;
   if (tiled_) run_tiles(b, n);
   for (const Instruction& i : code_) execute(i, b.slot, n);
   for (const Store& s : stores_) {

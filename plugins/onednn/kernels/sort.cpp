@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <limits>
 
 #include "elements.h"
 
@@ -17,21 +18,38 @@ Refusal accept_topk(const ProgramView& program, const lazyt_node_t& node) {
   return accept_real(program, node);
 }
 
-// As unsigned integers, in the same order: zeros are equal, NaN is the largest.
+// The bits of a float, and of its infinity.
+template <class T>
+using Bits = std::conditional_t<sizeof(T) == 8, uint64_t, std::conditional_t<sizeof(T) == 4, uint32_t, uint16_t>>;
+template <class T>
+constexpr Bits<T> infinity() {
+  if constexpr (std::is_same_v<T, Half>) return 0x7c00;
+  else if constexpr (std::is_same_v<T, BFloat16>) return 0x7f80;
+  else return std::bit_cast<Bits<T>>(std::numeric_limits<T>::infinity());
+}
+template <class T>
+constexpr Bits<T> kSign = static_cast<Bits<T>>(Bits<T>(1) << (sizeof(T) * 8 - 1));
+
+template <class T>
+bool is_nan(T x) {
+  if constexpr (std::is_floating_point_v<Compute<T>>) return static_cast<Bits<T>>(std::bit_cast<Bits<T>>(x) & ~kSign<T>) > infinity<T>();
+  else return false;
+}
+
+// As unsigned integers, in the same order: zeros are equal, NaN is the largest. Halves are not widened: this code knows no
+// instruction that does it.
 template <class T>
 auto key_of(T x) {
-  using C = Compute<T>;
-  const C v = widen(x);
-  if constexpr (std::is_floating_point_v<C>) {
-    using U = std::conditional_t<sizeof(C) == 8, uint64_t, uint32_t>;
-    constexpr U sign = U(1) << (sizeof(U) * 8 - 1);
-    if (v != v) return ~U(0);
-    const U bits = std::bit_cast<U>(v == 0 ? C(0) : v);
-    return static_cast<U>(bits & sign ? ~bits : bits | sign);
+  using U = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
+  if constexpr (std::is_floating_point_v<Compute<T>>) {
+    const auto bits = std::bit_cast<Bits<T>>(x);
+    if (is_nan(x)) return ~U(0);
+    if (bits == kSign<T>) return U(kSign<T>);  // -0
+    return U(static_cast<Bits<T>>(bits & kSign<T> ? ~bits : bits | kSign<T>));
   } else if constexpr (sizeof(T) == 8) {
-    return static_cast<uint64_t>(v) ^ (UINT64_C(1) << 63);
+    return static_cast<U>(x) ^ (U(1) << 63);
   } else {
-    return static_cast<uint32_t>(static_cast<int32_t>(v)) ^ (UINT32_C(1) << 31);
+    return static_cast<U>(static_cast<int32_t>(x)) ^ (U(1) << 31);
   }
 }
 
@@ -166,7 +184,7 @@ void sort_lines(const Frame& frame, const SortPlan& plan, const Lines<2>& lines,
       int64_t first_nan = n;
       for (int64_t i = n; i-- > 0;) {
         const T v = from[i * lines.step[0]];
-        if (widen(v) != widen(v)) first_nan = i;
+        if (is_nan(v)) first_nan = i;
         const auto key = key_of(v);
         own[i] = E::of(plan.descending ? ~key : key, i);
       }

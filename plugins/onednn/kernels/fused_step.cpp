@@ -496,24 +496,29 @@ void FusedStep::rows(const Frame& frame, int64_t outer, int64_t length) const {
     }
     return;
   }
-  // Short rows share a block.
-  const int64_t together = length > 0 && length <= kBlock ? kBlock / length : 1;
+  // Short rows share a block, and where nothing is brought in for them longer ones, too: what is done between two rows keeps the
+  // CPU from asking for the next.
+  constexpr int64_t kRows = 32;
+  const int64_t room = reduced_at_once_ > kBlock ? std::min(kPiece, kRows * length) : kBlock;
+  const int64_t together = length > 0 && length <= room ? room / length : 1;
   const int64_t groups = (outer + together - 1) / together;
   auto part = [&](int64_t first, int64_t last) {
     Block b;
     begin(frame, b, kBlock);
-    Total totals[FusedKernel::kMaxReductions];
+    Total totals[std::max<int64_t>(kRows, FusedKernel::kMaxReductions)];
     for (int64_t g = first; g < last; ++g) {
       const int64_t o = g * together, rows_here = std::min(together, outer - o);
       if (together > 1) {
         block(frame, b, o * length, static_cast<int>(rows_here * length));
         for (size_t k = 0; k < count; ++k) {
           const Reduction& r = reductions_[k];
-          for (int64_t i = 0; i < rows_here; ++i) {
-            Total total = r.f.start;
-            r.f.row(total, static_cast<std::byte*>(b.slot[r.slot]) + i * length * r.element,
-                    static_cast<int>(length));
-            put(frame, r, place(r, 0, first_, o + i), total);
+          for (int64_t i = 0; i < rows_here; i += kRows) {
+            const int64_t n = std::min(kRows, rows_here - i);
+            for (int64_t j = 0; j < n; ++j) {
+              totals[j] = r.f.start;
+              r.f.row(totals[j], static_cast<std::byte*>(b.slot[r.slot]) + (i + j) * length * r.element, static_cast<int>(length));
+            }
+            for (int64_t j = 0; j < n; ++j) put(frame, r, place(r, 0, first_, o + i + j), totals[j]);
           }
         }
         continue;

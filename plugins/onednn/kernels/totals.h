@@ -236,9 +236,11 @@ struct Reducer {
           for (; i + kLanes <= end; i += kLanes)
             for (int j = 0; j < kLanes; ++j) lanes[j] = join<Lane>(lanes[j], lift<Lane>(p[i + j]));
         }
-        Acc part = static_cast<Acc>(lanes[0]);
-        for (int j = 1; j < kLanes; ++j) part = join<Acc>(part, static_cast<Acc>(lanes[j]));
-        acc = join<Acc>(acc, part);
+        Acc part[kLanes];  // folded by halves
+        for (int j = 0; j < kLanes; ++j) part[j] = static_cast<Acc>(lanes[j]);
+        for (int half = kLanes / 2; half > 0; half /= 2)
+          for (int j = 0; j < half; ++j) part[j] = join<Acc>(part[j], part[j + half]);
+        acc = join<Acc>(acc, part[0]);
       }
     for (; i < n; ++i) acc = join<Acc>(acc, static_cast<Acc>(lift<Acc>(p[i])));
     of(total) = acc;

@@ -6,6 +6,7 @@ MESON_OPTIONS ?=
 PY := $(VENV)/bin/python
 MESON := $(PY) -m mesonbuild.mesonmain
 INSTALLED := $(VENV)/.lazyt-requirements
+INSTALL = $(MESON) install -C $(BUILD) --no-rebuild --only-changed --quiet
 # meson looks for ninja on the path; the virtual environment has the pinned one.
 export PATH := $(abspath $(VENV))/bin:$(PATH)
 # Without these ccache refuses translation units that use the precompiled header.
@@ -32,12 +33,12 @@ configure: $(BUILD)/build.ninja
 
 build: configure ## build everything and install it into the virtual environment
 	@$(MESON) compile -C $(BUILD)
-	@$(MESON) install -C $(BUILD) --no-rebuild --only-changed --quiet
+	@$(INSTALL)
 
 # What is installed is a third less than everything.
 runtime: configure
-	@$(PY) tools/build/installed_targets.py $(BUILD) | xargs ninja -C $(BUILD)
-	@$(MESON) install -C $(BUILD) --no-rebuild --only-changed --quiet
+	@targets=$$($(PY) tools/build/installed_targets.py $(BUILD)) && ninja -C $(BUILD) $$targets
+	@$(INSTALL)
 
 demo: runtime ## train the MNIST network of the tutorial on the device, 14 epochs
 	@$(PY) examples/mnist.py --epochs 14 --metrics

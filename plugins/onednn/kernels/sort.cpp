@@ -162,6 +162,21 @@ void first_of(E* x, E* other, int64_t n, int64_t k) {
   std::sort(x, x + k);
 }
 
+// Where the k-th of n elements lies, of equals as a stable sort places them. nan_first: the first NaN, if there is one.
+template <class Key, class T>
+int64_t nth_place(Key* keys, const T* x, int64_t step, int64_t n, int64_t k, bool nan_first) {
+  for (int64_t i = 0; i < n; ++i) {
+    const T v = x[i * step];
+    if (nan_first && is_nan(v)) return i;
+    keys[i] = key_of(v);
+  }
+  std::nth_element(keys, keys + k, keys + n);
+  const Key nth = keys[k];
+  int64_t equals_before = std::count(keys, keys + k, nth), place = 0;
+  while (key_of(x[place * step]) != nth || equals_before-- > 0) ++place;
+  return place;
+}
+
 template <class E, class T>
 void sort_lines(const Frame& frame, const SortPlan& plan, const Lines<2>& lines, const T* x, T* y, int64_t* p, E* all) {
   const int64_t n = lines.n, k = plan.k;
@@ -181,22 +196,16 @@ void sort_lines(const Frame& frame, const SortPlan& plan, const Lines<2>& lines,
         for (int64_t i = 0; i < k; ++i) put(at.offsets[1] + i * lines.step[1], own[i].place());
         continue;
       }
-      int64_t first_nan = n;
-      for (int64_t i = n; i-- > 0;) {
-        const T v = from[i * lines.step[0]];
-        if (is_nan(v)) first_nan = i;
-        const auto key = key_of(v);
+      if (!sorts) {
+        put(at.offsets[1], nth_place(reinterpret_cast<typename E::Key*>(own), from, lines.step[0], n, k, plan.kind == Sorting::kMedian));
+        continue;
+      }
+      for (int64_t i = 0; i < n; ++i) {
+        const auto key = key_of(from[i * lines.step[0]]);
         own[i] = E::of(plan.descending ? ~key : key, i);
       }
-      if (sorts) {
-        first_of(own, own + n, n, k);
-        for (int64_t i = 0; i < k; ++i) put(at.offsets[1] + i * lines.step[1], own[i].place());
-      } else if (plan.kind == Sorting::kMedian && first_nan < n) {  // a NaN is the median
-        put(at.offsets[1], first_nan);
-      } else {
-        std::nth_element(own, own + k, own + n);
-        put(at.offsets[1], own[k].place());
-      }
+      first_of(own, own + n, n, k);
+      for (int64_t i = 0; i < k; ++i) put(at.offsets[1] + i * lines.step[1], own[i].place());
     }
   });
 }

@@ -378,11 +378,14 @@ void run_binary(ARGUMENTS) {
   NEXT;
 }
 #if LAZYT_TILE_BANKS
+// bank: kBank or kBank2.
+#define KEPT(k) (bank == kBank ? w##k : x##k)
+#define KEEP(k, v)                       \
+  if constexpr (bank == kBank) w##k = v; \
+  else x##k = v;
 template <Op op, Form bank>
 void run_binary_bank(ARGUMENTS) {
-#define STEP(k)                                                        \
-  if constexpr (bank == kBank) v##k = apply<op>(v##k, w##k);           \
-  else v##k = apply<op>(v##k, x##k);
+#define STEP(k) v##k = apply<op>(v##k, KEPT(k));
   EACH(STEP)
 #undef STEP
   NEXT;
@@ -391,13 +394,12 @@ void run_binary_bank(ARGUMENTS) {
 template <Op op, Form bank>
 void run_binary_keep(ARGUMENTS) {
   const Scalar* a = at(ip->a, i);
-#define STEP(k)                     \
-  {                                 \
+#define STEP(k)                       \
+  {                                   \
     const V y = load(a + k * kWidth); \
-    v##k = apply<op>(v##k, y);      \
-    if constexpr (bank == kBank) w##k = y; \
-    else x##k = y;                  \
-    IN_ORDER;                       \
+    v##k = apply<op>(v##k, y);        \
+    KEEP(k, y)                        \
+    IN_ORDER;                         \
   }
   EACH(STEP)
 #undef STEP
@@ -406,10 +408,9 @@ void run_binary_keep(ARGUMENTS) {
 template <Form bank>
 void run_load_keep(ARGUMENTS) {
   const Scalar* a = at(ip->a, i);
-#define STEP(k)                 \
-  v##k = load(a + k * kWidth);  \
-  if constexpr (bank == kBank) w##k = v##k; \
-  else x##k = v##k;             \
+#define STEP(k)                \
+  v##k = load(a + k * kWidth); \
+  KEEP(k, v##k)                \
   IN_ORDER;
   EACH(STEP)
 #undef STEP
@@ -417,18 +418,14 @@ void run_load_keep(ARGUMENTS) {
 }
 template <Form bank>
 void run_store_bank(ARGUMENTS) {
-#define STEP(k)                             \
-  if constexpr (bank == kBank) w##k = v##k; \
-  else x##k = v##k;
+#define STEP(k) KEEP(k, v##k)
   EACH(STEP)
 #undef STEP
   NEXT;
 }
 template <Form bank>
 void run_load_bank(ARGUMENTS) {
-#define STEP(k)                             \
-  if constexpr (bank == kBank) v##k = w##k; \
-  else v##k = x##k;
+#define STEP(k) v##k = KEPT(k);
   EACH(STEP)
 #undef STEP
   NEXT;

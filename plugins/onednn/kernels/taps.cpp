@@ -90,9 +90,18 @@ LAZYT_INLINE void combine_single(C* __restrict y, const C* __restrict row, const
       y[o] = sum;
     }
   } else {
+    int64_t k = 0;
+    if (c.taps >= 2) {  // of windows of two by two, both at once
+      const int32_t* second = index + n;
+      const C* its_weight = weight + n;
 #pragma omp simd
-    for (int64_t o = 0; o < n; ++o) y[o] = 0;
-    for (int64_t k = 0; k < c.taps; ++k, index += n, weight += n)
+      for (int64_t o = 0; o < n; ++o) y[o] = C(0) + weight[o] * row[index[o]] + its_weight[o] * row[second[o]];
+      k = 2;
+    } else {
+#pragma omp simd
+      for (int64_t o = 0; o < n; ++o) y[o] = 0;
+    }
+    for (index += k * n, weight += k * n; k < c.taps; ++k, index += n, weight += n)
 #pragma omp simd
       for (int64_t o = 0; o < n; ++o) y[o] += weight[o] * row[index[o]];
   }

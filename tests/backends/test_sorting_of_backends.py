@@ -66,3 +66,20 @@ def test_one_element_of_the_order(dtype, n, values):
     got = on_device.median(1)
     same(got.values, x.median(1).values)
     same(x.gather(1, got.indices.cpu()[:, None])[:, 0], got.values.cpu())
+
+
+@pytest.mark.parametrize("k", [3, 50, 64])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64], ids=str)
+def test_lines_that_do_not_lie_in_rows(dtype, k):
+    x = lines(dtype, 64, 200)
+    in_columns = x.t().contiguous().to(DEVICE)  # lines along its first dim, and along its transpose's last
+    want, order = torch.topk(x, k, 1), torch.sort(x, dim=1, stable=True)
+    same(torch.topk(in_columns.t(), k, 1).values, want.values)
+    same(torch.topk(in_columns, k, 0).values, want.values.t())
+    got, turned = torch.sort(in_columns.t(), dim=1, stable=True), torch.sort(in_columns, dim=0, stable=True)
+    same(got.values, order.values)
+    same(turned.values, order.values.t())
+    assert torch.equal(got.indices.cpu(), order.indices) and torch.equal(
+        turned.indices.cpu(), order.indices.t()
+    )
+    same(torch.kthvalue(in_columns.t(), k, 1).values, order.values[:, k - 1])

@@ -7,6 +7,9 @@ namespace lazyt::onednn::vm {
 namespace {  // each instruction set has its own copy
 namespace math {
 
+// In two parts, the first short enough that its products with whole numbers are exact.
+constexpr double kLn2High = 6.93147180369123816490e-01, kLn2Low = 1.90821492927058770002e-10;
+
 // e^r for |r| <= ln(2) / 2: r^2 times the polynomial that agrees with (e^r - 1 - r) / r^2 in Chebyshev's nodes, 2^-55.7.
 inline VD exp_of_fraction(VD r) {
   VD p = VD{} + 2.5100424157005067e-08;
@@ -24,8 +27,7 @@ inline VD exp(VD x) {
   constexpr double kLeast = -746, kMost = 710;
   const VD c = L::max(VD{} + kLeast, L::min(VD{} + kMost, x));  // of a NaN itself
   const VD n = L::nearest(c * 1.4426950408889634);
-  // ln(2) in two parts, the first short enough that its products with n are exact.
-  const VD r = L::fma(n, VD{} - 1.90821492927058770002e-10, L::fma(n, VD{} - 6.93147180369123816490e-01, c));
+  const VD r = L::fma(n, VD{} - kLn2Low, L::fma(n, VD{} - kLn2High, c));
   return scaled(exp_of_fraction(r), n, x, kLeast);
 }
 inline VD exp2(VD x) {
@@ -33,7 +35,7 @@ inline VD exp2(VD x) {
   constexpr double kLeast = -1076, kMost = 1025;
   const VD c = L::max(VD{} + kLeast, L::min(VD{} + kMost, x));
   const VD n = L::nearest(c), f = c - n;
-  return scaled(exp_of_fraction(L::fma(f, VD{} + 6.93147180369123816490e-01, f * 1.90821492927058770002e-10)), n, x, kLeast);
+  return scaled(exp_of_fraction(L::fma(f, VD{} + kLn2High, f * kLn2Low)), n, x, kLeast);
 }
 inline VD sigmoid(VD x) { return 1.0 / (1.0 + exp(-x)); }
 

@@ -501,7 +501,7 @@ void FusedStep::rows(const Frame& frame, int64_t outer, int64_t length) const {
   constexpr int64_t kRows = 32;
   const int64_t room = reduced_at_once_ > kBlock ? std::min(kPiece, kRows * length) : kBlock;
   const int64_t share = (outer + threads - 1) / threads;
-  const int64_t together = length > 0 && length <= room ? std::min(room / length, std::max<int64_t>(share, 1)) : 1;
+  const int64_t together = length > 0 && length <= room ? std::min(room / length, share) : 1;
   const int64_t groups = (outer + together - 1) / together;
   auto part = [&](int64_t first, int64_t last) {
     Block b;

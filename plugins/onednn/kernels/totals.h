@@ -151,6 +151,14 @@ struct Reducer {
     return i;
   }
 
+  // f over all, by halves: the second on the first.
+  template <size_t n, class A, class F>
+  static A folded(A (&x)[n], F f) {
+    for (size_t half = n / 2; half > 0; half /= 2)
+      for (size_t j = 0; j < half; ++j) x[j] = f(x[j], x[j + half]);
+    return x[0];
+  }
+
   static void row(Total& total, const void* in, int n) {
     auto* p = static_cast<const T*>(in);
     if constexpr (kind == ReduceKind::kProd && kFloat) {
@@ -194,17 +202,12 @@ struct Reducer {
           wrong |= v != v;
         }
         const W all = larger(larger(best[0], best[1]), larger(best[2], best[3]));
-        T lane[kWide];  // folded by halves
+        T lane[kWide];
         std::memcpy(lane, &all, sizeof all);
         bool nan = false;
         if constexpr (kFloat)
           for (int j = 0; j < kWide; ++j) nan |= wrong[j] != 0;
-        for (int half = kWide / 2; half > 0; half /= 2)
-          for (int j = 0; j < half; ++j) {
-            const T a = lane[j], b = lane[j + half];
-            lane[j] = (kind == ReduceKind::kMax ? b > a : b < a) ? b : a;
-          }
-        const T most = lane[0];
+        const T most = folded(lane, [](T a, T b) { return (kind == ReduceKind::kMax ? b > a : b < a) ? b : a; });
         acc = join<Acc>(acc, nan ? std::numeric_limits<Acc>::quiet_NaN() : static_cast<Acc>(most));
       }
     } else if constexpr (kind == ReduceKind::kProd && kFloat) {
@@ -219,11 +222,9 @@ struct Reducer {
           products[k] *= widened<D>(v);
         }
       const D all = (products[0] * products[1]) * (products[2] * products[3]);
-      double lane[kWide];  // folded by halves
+      double lane[kWide];
       std::memcpy(lane, &all, sizeof all);
-      for (int half = kWide / 2; half > 0; half /= 2)
-        for (int j = 0; j < half; ++j) lane[j] *= lane[j + half];
-      acc *= lane[0];
+      acc *= folded(lane, [](double a, double b) { return a * b; });
     } else if constexpr (kFloat && (kind == ReduceKind::kSum || kind == ReduceKind::kSquares)) {
       i = sums(acc, p, n);
     }
@@ -236,11 +237,9 @@ struct Reducer {
           for (; i + kLanes <= end; i += kLanes)
             for (int j = 0; j < kLanes; ++j) lanes[j] = join<Lane>(lanes[j], lift<Lane>(p[i + j]));
         }
-        Acc part[kLanes];  // folded by halves
+        Acc part[kLanes];
         for (int j = 0; j < kLanes; ++j) part[j] = static_cast<Acc>(lanes[j]);
-        for (int half = kLanes / 2; half > 0; half /= 2)
-          for (int j = 0; j < half; ++j) part[j] = join<Acc>(part[j], part[j + half]);
-        acc = join<Acc>(acc, part[0]);
+        acc = join<Acc>(acc, folded(part, [](Acc a, Acc b) { return join<Acc>(a, b); }));
       }
     for (; i < n; ++i) acc = join<Acc>(acc, static_cast<Acc>(lift<Acc>(p[i])));
     of(total) = acc;

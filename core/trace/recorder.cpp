@@ -419,13 +419,21 @@ const uint64_t* Recorder::append(Call& call, const Words& metas, uint32_t fresh,
 const uint64_t* Recorder::write(Call& call, uint64_t parts, uint64_t moved, const uint64_t* metas, size_t count, uint32_t fresh,
                                 std::shared_ptr<const ir::SourceLine> source) {
   Tape& t = *tape_;
+  std::vector<const uint64_t*> geometry;  // of each operand, in the signature
+  if (!met_.empty() || !call.writes.empty())
+    for_each_tensor(call.signature.data(), call.signature.size(), [&](const uint64_t* w) { geometry.push_back(w); });
+  // Bytes that had no writer are elements of what shows them first: parts of it are written without a cast.
+  const auto unwritten_meta = [&](const Storage& s) {
+    const size_t shows = static_cast<size_t>(std::ranges::find(call.operands, &s) - call.operands.begin());
+    const auto dtype = shows < geometry.size() ? meta_of_tensor(geometry[shows]).dtype : LAZYT_DTYPE_UINT8;
+    const uint64_t size = lazyt_dtype_size(dtype);
+    return s.size_bytes % size == 0 ? base::Meta::contiguous(dtype, {static_cast<int64_t>(s.size_bytes / size)})
+                                    : base::Meta::contiguous(LAZYT_DTYPE_UINT8, {static_cast<int64_t>(s.size_bytes)});
+  };
   for (const Met& m : met_) {
     const Storage& s = *m.storage;
     if (m.part || s.data) t.inputs.push_back(static_cast<uint32_t>(t.slots.size()));
-    if (m.part)
-      t.slots.push_back(meta_of_tensor(m.part));
-    else
-      t.slots.push_back(s.data ? s.data->meta : base::Meta::contiguous(LAZYT_DTYPE_UINT8, {static_cast<int64_t>(s.size_bytes)}));
+    t.slots.push_back(m.part ? meta_of_tensor(m.part) : s.data ? s.data->meta : unwritten_meta(s));
     t.slot_bytes.push_back(m.part ? t.slots.back().span_bytes() : s.size_bytes);
   }
   uint32_t offset = static_cast<uint32_t>(t.words.size());
@@ -451,15 +459,13 @@ const uint64_t* Recorder::write(Call& call, uint64_t parts, uint64_t moved, cons
     t.slot_bytes.push_back(t.slots.back().span_bytes());
   }
   if (!call.writes.empty()) {
-    std::vector<const uint64_t*> geometry;  // of each operand, in the signature
-    for_each_tensor(call.signature.data(), call.signature.size(), [&](const uint64_t* w) { geometry.push_back(w); });
     for (uint32_t index : call.writes) {
       const Storage& s = *call.operands[index];
       const uint64_t* g = geometry[index];
       base::Meta written = meta_of_tensor(g);
       base::Meta natural = t.slots[s.slot];
       bool covers = g[1] == 0 && written.is_dense() && written.span_bytes() == s.size_bytes;
-      bool unwritten = natural.dtype == LAZYT_DTYPE_UINT8 && natural.dims.size() == 1 && !s.pending && !s.data;
+      bool unwritten = !s.pending && !s.data;
       t.slots.push_back(unwritten && covers ? std::move(written) : std::move(natural));
       t.slot_bytes.push_back(s.size_bytes);
     }

@@ -53,6 +53,11 @@ class Round {
     const size_t nodes = to.nodes.size(), values = to.values.size();
     Pieces pieces(rewriter_, node);
     auto made = rule(pieces);
+    // Operands that a rule did not think of, which broadcast, say, give another shape.
+    for (uint32_t r = 0; made && r < node.result_count; r++) {
+      const ir::Meta &is = to.values[(*made)[r]].meta, &was = rewriter_.from.values[node.first_result + r].meta;
+      if (is.dims != was.dims || is.dtype != was.dtype) made.reset();
+    }
     if (!made) {
       to.nodes.resize(nodes);
       to.values.resize(values);

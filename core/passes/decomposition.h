@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "base/status.h"
@@ -28,10 +29,14 @@ base::Result<std::optional<ir::Graph>> decompose_and_mark(const ir::Graph& graph
 // Replaces a node: its results, made of pieces; nothing if this node cannot be (a dtype, a host scalar in
 // the place of a number that decides).
 using Rule = std::optional<std::vector<ir::ValueId>> (*)(Pieces&);
-// The rule named by the operator's `decomposition` in ops.toml, or null. decomposition_rules.cpp.
+// The rule named by the operator's `decomposition` in ops.toml, or of an operator outside the opset by its own name; or null.
+// decomposition_rules.cpp.
 Rule find_rule(std::string_view name);
 
-// Of operators outside the opset, by their own names. recurrent_rules.cpp.
+// outside_rules.cpp
+const std::unordered_map<std::string_view, Rule>& outside_rules();
+
+// recurrent_rules.cpp
 std::optional<std::vector<ir::ValueId>> lstm_cell(Pieces&);
 std::optional<std::vector<ir::ValueId>> lstm_cell_backward(Pieces&);
 std::optional<std::vector<ir::ValueId>> gru_cell(Pieces&);

@@ -494,8 +494,9 @@ Rule find_rule(std::string_view name) {
       {"lazyt::gru_layer", gru_layer},
       {"lazyt::gru_layer_backward", gru_layer_backward},
   };
-  auto it = rules->find(name);
-  return it == rules->end() ? nullptr : it->second;
+  if (auto it = rules->find(name); it != rules->end()) return it->second;
+  auto it = outside_rules().find(name);
+  return it == outside_rules().end() ? nullptr : it->second;
 }
 
 }  // namespace lazyt::passes

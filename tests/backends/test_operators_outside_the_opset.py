@@ -1,0 +1,204 @@
+"""Operators that no plugin need know: made of those that it takes, on PyTorch's own samples, with no host island."""
+
+import itertools
+import os
+
+import lazyt
+import pytest
+import torch
+from torch.testing._internal.common_methods_invocations import op_db
+from torch.utils._pytree import tree_map
+
+# By the name of PyTorch's sample generator.
+NAMES = (
+    "addr cdist clamp_max clamp_min count_nonzero deg2rad diag diag_embed diagonal_copy floor_divide heaviside ldexp"
+    " linalg.cross linspace logaddexp logaddexp2 logit nansum nn.functional.channel_shuffle nn.functional.fold"
+    " nn.functional.glu nn.functional.hardshrink nn.functional.pixel_unshuffle nn.functional.prelu"
+    " nn.functional.soft_margin_loss nn.functional.softshrink nn.functional.unfold rad2deg rot90 rsub sinc special.entr"
+    " special.xlog1py std_mean trace vdot"
+).split()
+VARIANTS = {
+    "nn.functional.pad": ("reflect", "replicate"),
+    "nn.functional.interpolate": ("nearest",),
+}
+HALVES = (torch.bfloat16, torch.float16)
+FLOATS = (torch.float32, torch.float64, *HALVES)
+DTYPES = (*FLOATS, torch.int64, torch.int32, torch.uint8, torch.bool)
+# Of each operator and dtype; each is a program, which a C++ compiler builds for the stand-ins.
+MOST_SAMPLES = 8 if os.environ.get("LAZYT_FAKE_CUDA_LIBRARIES") else 40
+
+# What is left to the host.
+LEFT = {
+    "addr": ("aten::addr",),  # truth values
+    "cdist": ("aten::_cdist_forward", "aten::_cdist_backward"),  # norms other than 1 and 2, of nothing
+    "heaviside": ("aten::heaviside",),  # truth values
+    # Of nothing, and places that are cut off.
+    "nn.functional.pad": [
+        f"aten::{kind}_pad{n}d{way}"
+        for kind in ("reflection", "replication")
+        for n in (1, 2, 3)
+        for way in ("", "_backward")
+    ],
+    "nn.functional.hardshrink": ("aten::hardshrink", "aten::hardshrink_backward"),  # halves
+    "nn.functional.softshrink": ("aten::softshrink", "aten::softshrink_backward"),  # halves
+    "ldexp": ("aten::ldexp",),  # halves
+    "logit": ("aten::logit", "aten::logit_backward"),  # limits of halves
+    "rot90": ("aten::rot90",),  # by no quarter
+    "linspace": ("aten::linspace",),  # whole numbers, halves, one step
+    # Of bytes, and in three dimensions.
+    "nn.functional.interpolate": [
+        f"aten::upsample_nearest{n}d{way}" for n in (1, 2, 3) for way in ("", "_backward")
+    ],
+    "nn.functional.unfold": ("aten::im2col", "aten::col2im"),  # of nothing
+    "nansum": ("aten::nansum",),  # truth values
+    "trace": ("aten::index_fill",),  # of its gradient, whose value is a tensor
+}
+
+
+def operators():
+    for op in op_db:
+        if op.name in NAMES or op.variant_test_name in VARIANTS.get(op.name, ()):
+            for dtype in DTYPES:
+                if dtype in op.dtypes:
+                    yield pytest.param(
+                        op,
+                        dtype,
+                        id=f"{op.name}{op.variant_test_name and '.' + op.variant_test_name}-{str(dtype)[6:]}",
+                    )
+
+
+def widened(t):
+    return (
+        t.detach().float().requires_grad_(t.requires_grad)
+        if isinstance(t, torch.Tensor) and t.dtype in HALVES
+        else t
+    )
+
+
+def results(op, sample, device, grads):
+    def move(t):
+        if not isinstance(t, torch.Tensor):
+            return torch.device(device) if isinstance(t, str) and t == "cpu" else t
+        return t.detach().to(device).requires_grad_(t.requires_grad)
+
+    sample = sample.transform(move)
+    out = op(sample.input, *sample.args, **sample.kwargs)
+    out = [t for t in (out if isinstance(out, (tuple, list)) else (out,)) if isinstance(t, torch.Tensor)]
+    leaves = []
+    tree_map(
+        lambda t: leaves.append(t) if isinstance(t, torch.Tensor) and t.requires_grad else None,
+        [sample.input, sample.args, sample.kwargs],
+    )
+    given = []
+    if grads and leaves:
+        differentiable = [t for t in out if t.requires_grad]
+        torch.manual_seed(7)
+        directions = [
+            torch.randn(t.shape, dtype=torch.float64).to(t.dtype).to(device) for t in differentiable
+        ]
+        given = [
+            g
+            for g in torch.autograd.grad(differentiable, leaves, directions, allow_unused=True)
+            if g is not None
+        ]
+    return [t.detach().cpu() for t in (*out, *given)]
+
+
+@pytest.mark.parametrize(("op", "dtype"), list(operators()))
+def test_samples_of_pytorch(op, dtype):
+    torch.manual_seed(0)
+    grads = dtype in FLOATS and op.supports_autograd
+    samples = list(itertools.islice(op.sample_inputs("cpu", dtype, requires_grad=grads), MOST_SAMPLES))
+    assert samples
+    lazyt.metrics.reset()
+    for sample in samples:
+        want = results(op, sample, "cpu", grads)
+        got = results(op, sample, "lazyt", grads)
+        if dtype not in HALVES:
+            torch.testing.assert_close(got, want, equal_nan=True)
+            continue
+        # Eager rounds halves between the parts of some, and adds up their gradients in halves: nearer to f32 is right, too.
+        exact = results(op, sample.transform(widened), "cpu", grads)
+        near = 5e-2 if dtype == torch.bfloat16 else 1e-2
+        for w, e, g in zip(want, exact, got, strict=True):
+            assert g.dtype == w.dtype
+            if not torch.allclose(g, w, equal_nan=True, rtol=near, atol=near):
+                torch.testing.assert_close(g.to(e.dtype), e, equal_nan=True, rtol=near, atol=near)
+    assert set(lazyt.metrics.fallbacks()) <= set(LEFT.get(op.name, ()))
+
+
+SPECIAL = torch.tensor(
+    [
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        0.5,
+        -0.5,
+        2.5,
+        float("inf"),
+        -float("inf"),
+        float("nan"),
+        1e-40,
+        3e38,
+        -3e38,
+        88.0,
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda a, b: torch.logaddexp(a, b),
+        lambda a, b: torch.logaddexp2(a, b),
+        lambda a, b: torch.heaviside(a, b),
+        lambda a, b: torch.floor_divide(a, b),
+        lambda a, b: torch.clamp_min(a, b),
+        lambda a, b: torch.clamp_max(a, b),
+        lambda a, b: torch.special.xlog1py(a, b),
+        lambda a, b: torch.nn.functional.prelu(a, b.reshape(-1)[:1]),
+        lambda a, b: torch.special.entr(a),
+        lambda a, b: torch.sinc(a),
+        lambda a, b: torch.logit(a),
+        lambda a, b: torch.logit(a, 1e-3),
+        lambda a, b: torch.nn.functional.hardshrink(a),
+        lambda a, b: torch.nn.functional.softshrink(a),
+        lambda a, b: torch.nansum(a, 1),
+        lambda a, b: torch.count_nonzero(a, 0),
+        lambda a, b: torch.nn.functional.glu(a),
+    ],
+    ids="logaddexp logaddexp2 heaviside floor_divide clamp_min clamp_max xlog1py prelu entr sinc logit logit_eps hardshrink softshrink nansum count_nonzero glu".split(),
+)
+@pytest.mark.usefixtures("no_islands")
+def test_special_values(function):
+    a, b = (t.contiguous() for t in torch.meshgrid(SPECIAL, SPECIAL, indexing="ij"))
+    want, got = function(a, b), function(a.to("lazyt"), b.to("lazyt"))
+    torch.testing.assert_close(got.cpu(), want, equal_nan=True)
+
+
+def test_negative_places_are_cut_off_by_the_host():
+    x = torch.randn(1, 2, 6, 6)
+    for mode in ("reflect", "replicate"):
+        got = torch.nn.functional.pad(x.to("lazyt"), (-1, 2, 1, -2), mode=mode)
+        assert torch.equal(got.cpu(), torch.nn.functional.pad(x, (-1, 2, 1, -2), mode=mode))
+
+
+@pytest.mark.usefixtures("no_islands")
+def test_windows_that_overlap_and_come_back():
+    for kernel, dilation, padding, stride in [
+        (3, 1, 1, 1),
+        (2, 1, 0, 2),
+        ((3, 2), (1, 2), (1, 0), (2, 1)),
+        (3, 2, 2, 3),
+    ]:
+        x = torch.randn(2, 3, 12, 10, requires_grad=True)
+        options = {"dilation": dilation, "padding": padding, "stride": stride}
+
+        def call(device, x=x, kernel=kernel, options=options):
+            on = x.detach().to(device).requires_grad_()
+            columns = torch.nn.functional.unfold(on, kernel, **options)
+            image = torch.nn.functional.fold(columns * columns, on.shape[2:], kernel, **options)
+            return [t.cpu() for t in (columns, image, *torch.autograd.grad(image.square().sum(), on))]
+
+        torch.testing.assert_close(call("lazyt"), call("cpu"))

@@ -240,7 +240,7 @@ void initialize() {
     register_nested();
     register_encoder();
     register_optimizers();
-    register_isin();
+    register_composed();
     register_attention();
     register_tracer();
     register_autocast();

@@ -21,7 +21,7 @@ void register_linear();     // linear.cpp: autograd of linear layers as one oper
 void register_nested();      // nested.cpp: what nn.TransformerEncoder makes in inference
 void register_encoder();    // encoder.cpp: layers of attention that PyTorch hands over whole in inference
 void register_optimizers();  // optimizers.cpp: learning rates of fused steps
-void register_isin();       // isin.cpp: membership, as eager compares
+void register_composed();   // composed.cpp: isin, histc of integers, as what they are made of
 void register_tracer();     // registration.cpp: the boxed kernel for everything else
 void register_autocast();   // autocast.cpp: which operators cast
 void register_host_runner();  // host_runner.cpp: islands

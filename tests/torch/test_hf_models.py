@@ -47,6 +47,12 @@ def llama():
     return transformers.LlamaForCausalLM(config), {"input_ids": tokens, "labels": tokens}
 
 
+def mixtral():
+    config = transformers.MixtralConfig(num_key_value_heads=1, vocab_size=100, num_local_experts=4, **SMALL)
+    tokens = ids(2, 12)
+    return transformers.MixtralForCausalLM(config), {"input_ids": tokens, "labels": tokens}
+
+
 def whisper():
     config = transformers.WhisperConfig(
         encoder_layers=2,
@@ -89,7 +95,7 @@ def losses(model, batch, device, steps=4):
     return torch.tensor(out)
 
 
-@pytest.mark.parametrize("make", [gpt2, bert, t5, llama, whisper, vit])
+@pytest.mark.parametrize("make", [gpt2, bert, t5, llama, mixtral, whisper, vit])
 def test_training_steps_equal_eager(make):
     model, batch = make()
     model.eval()  # without dropout

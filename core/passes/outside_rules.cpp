@@ -117,6 +117,28 @@ struct Maker {
     return p.op("aten::constant_pad_nd", "",
                 {Arg::of_value(x), Arg::of_ints(std::move(pads)), Arg::of_int(0)}, p.dtype(x), out);
   }
+  // Elements `stride` apart, from `at` on, in `length` of zeros.
+  ValueId spread(ValueId x, size_t dim, int64_t stride, int64_t at, int64_t length) {
+    const int64_t n = size(x, dim), span = (n - 1) * stride + 1;
+    if (stride > 1) {
+      Dims joined = dims(x);
+      joined[dim] = n * stride;
+      x = p.reshape(pad(with_one(x, dim + 1), dim + 1, 0, stride - 1), std::move(joined));
+      x = slice(x, dim, 0, span);
+    }
+    return pad(x, dim, at, length - at - span);
+  }
+  // A dim of size 1 more, or less.
+  ValueId with_one(ValueId x, size_t dim) {
+    Dims to = dims(x);
+    to.insert(to.begin() + static_cast<int64_t>(dim), 1);
+    return p.reshape(x, std::move(to));
+  }
+  ValueId without(ValueId x, size_t dim) {
+    Dims to = dims(x);
+    to.erase(to.begin() + static_cast<int64_t>(dim));
+    return p.reshape(x, std::move(to));
+  }
   ValueId expand(ValueId x, Dims to) {
     return p.op("aten::expand", "", {Arg::of_value(x), Arg::of_ints(to), Arg::of_bool(false)}, p.dtype(x),
                 to);
@@ -263,83 +285,67 @@ struct Windows {
     for (size_t k = 0; k < 2; k++)
       count[k] = (image[k] + 2 * padding[k] - dilation[k] * (kernel[k] - 1) - 1) / stride[k] + 1;
   }
-  int64_t taps() const { return kernel[0] * kernel[1]; }
-  bool tile(const int64_t (&image)[2]) const {
-    bool yes = true;
-    for (size_t k = 0; k < 2; k++)
-      yes = yes && dilation[k] == 1 && padding[k] == 0 && stride[k] == kernel[k] &&
-            count[k] * kernel[k] == image[k];
-    return yes;
-  }
+  int64_t taps() const { return kernel[0] + kernel[1]; }
 };
-constexpr int64_t kMaxTaps = 128;  // pieces of a window
+constexpr int64_t kMostTaps = 128;  // pieces of a window
 
+// (self, kernel, dilation, padding, stride): the rows of all windows, then of these the columns.
 Results im2col(Pieces& p) {
   Maker m{p};
   ValueId x = p.value(0);
-  const size_t h = m.rank(x) - 2, w = h + 1;
-  const int64_t image[2] = {m.size(x, h), m.size(x, w)};
+  const size_t h = m.rank(x) - 2;
+  const int64_t image[2] = {m.size(x, h), m.size(x, h + 1)};
   const Windows windows(p, 1, image);
-  if (windows.taps() > kMaxTaps || p.result().numel() == 0) return kNot;
-  x = m.pad(m.pad(x, h, windows.padding[0], windows.padding[0]), w, windows.padding[1], windows.padding[1]);
-  Dims row = m.dims(x);  // channels, 1, windows
-  row[h] = 1, row[w] = windows.count[0] * windows.count[1];
-  std::vector<ValueId> taps;
-  for (int64_t i = 0; i < windows.kernel[0]; i++)
-    for (int64_t j = 0; j < windows.kernel[1]; j++) {
-      const int64_t at[2] = {i * windows.dilation[0], j * windows.dilation[1]};
-      const ValueId rows =
-          m.slice(x, h, at[0], at[0] + (windows.count[0] - 1) * windows.stride[0] + 1, windows.stride[0]);
-      taps.push_back(p.reshape(
-          m.slice(rows, w, at[1], at[1] + (windows.count[1] - 1) * windows.stride[1] + 1, windows.stride[1]),
-          row));
+  if (windows.taps() > kMostTaps || p.result().numel() == 0) return kNot;
+  for (size_t k = 0; k < 2; k++) {
+    const size_t dim = h + 2 * k;  // h w, then taps h w
+    x = m.pad(x, dim, windows.padding[k], windows.padding[k]);
+    std::vector<ValueId> taps;
+    for (int64_t i = 0; i < windows.kernel[k]; i++) {
+      const int64_t at = i * windows.dilation[k];
+      const ValueId tap =
+          m.slice(x, dim, at, at + (windows.count[k] - 1) * windows.stride[k] + 1, windows.stride[k]);
+      taps.push_back(m.with_one(tap, h + k));
     }
-  return one(p.reshape(m.cat(taps, h), p.result().dims));
+    x = m.cat(taps, h + k);
+  }
+  return one(p.reshape(x, p.result().dims));
 }
 
+// (self, size, kernel, dilation, padding, stride): the columns are summed to rows, then the rows.
 Results col2im(Pieces& p) {
   Maker m{p};
   const Dims& out = p.result().dims;
-  const size_t h = out.size() - 2, w = h + 1;
-  const int64_t image[2] = {out[h], out[w]};
+  const size_t h = out.size() - 2;
+  const int64_t image[2] = {out[h], out[h + 1]};
   const Windows windows(p, 2, image);
-  if (windows.taps() > kMaxTaps || p.result().numel() == 0 || !is_float(p.result().dtype)) return kNot;
+  if (windows.taps() > kMostTaps || p.result().numel() == 0 || !is_float(p.result().dtype)) return kNot;
   Dims dims(out.begin(), out.end() - 2);
   dims.insert(dims.end(), {windows.kernel[0], windows.kernel[1], windows.count[0], windows.count[1]});
-  const ValueId x = p.reshape(p.value(0), dims);
-  if (windows.tile(image)) {
-    Dims order(dims.size());
-    std::iota(order.begin(), order.end(), 0);
-    order[h] = static_cast<int64_t>(h) + 2, order[h + 1] = static_cast<int64_t>(h);
-    order[h + 2] = static_cast<int64_t>(h) + 3, order[h + 3] = static_cast<int64_t>(h) + 1;
-    return one(p.reshape(p.permute(x, std::move(order)), out));
-  }
-  // Elements of dim k `stride` apart, from `at` on, in `length` of zeros.
-  const auto spread = [&](ValueId v, size_t k, int64_t stride, int64_t at, int64_t length) {
-    const int64_t n = m.size(v, k), span = (n - 1) * stride + 1;
-    if (stride > 1) {
-      Dims apart = m.dims(v), joined = apart;
-      apart.insert(apart.begin() + static_cast<int64_t>(k) + 1, 1);
-      joined[k] = n * stride;
-      v = m.slice(p.reshape(m.pad(p.reshape(v, std::move(apart)), k + 1, 0, stride - 1), std::move(joined)),
-                  k, 0, span);
+  ValueId x = p.reshape(m.operand(0), std::move(dims));
+  for (size_t k = 2; k-- > 0;) {
+    const size_t taps = h + k, dim = h + 2 * k;  // of the elements, once the taps' dim is gone
+    const int64_t whole = image[k] + 2 * windows.padding[k];
+    if (windows.padding[k] == 0 && windows.dilation[k] == 1 && windows.stride[k] == windows.kernel[k] &&
+        windows.count[k] * windows.kernel[k] == whole) {  // tiles: each element once
+      Dims order(m.rank(x)), joined = m.dims(x);
+      std::iota(order.begin(), order.end(), 0);
+      order.erase(order.begin() + static_cast<int64_t>(taps));
+      order.insert(order.begin() + static_cast<int64_t>(dim) + 1, static_cast<int64_t>(taps));
+      joined.erase(joined.begin() + static_cast<int64_t>(taps));
+      joined[dim] = whole;
+      x = p.reshape(p.permute(x, std::move(order)), std::move(joined));
+      continue;
     }
-    return m.pad(v, k, at, length - at - span);
-  };
-  const int64_t whole[2] = {image[0] + 2 * windows.padding[0], image[1] + 2 * windows.padding[1]};
-  ValueId sum = ir::kNone;
-  for (int64_t i = 0; i < windows.kernel[0]; i++)
-    for (int64_t j = 0; j < windows.kernel[1]; j++) {
-      Dims part(out.begin(), out.end() - 2);
-      part.insert(part.end(), {windows.count[0], windows.count[1]});
-      ValueId v = p.cast(p.reshape(m.slice(m.slice(x, h, i, i + 1), w, j, j + 1), std::move(part)),
-                         wide(p.result().dtype));
-      v = spread(spread(v, h, windows.stride[0], i * windows.dilation[0], whole[0]), w, windows.stride[1],
-                 j * windows.dilation[1], whole[1]);
+    ValueId sum = ir::kNone;
+    for (int64_t i = 0; i < windows.kernel[k]; i++) {
+      const ValueId tap = m.without(m.slice(x, taps, i, i + 1), taps);
+      const ValueId v = m.spread(tap, dim, windows.stride[k], i * windows.dilation[k], whole);
       sum = sum == ir::kNone ? v : m.add(sum, v);
     }
-  for (size_t k = 0; k < 2; k++) sum = m.slice(sum, h + k, windows.padding[k], windows.padding[k] + image[k]);
-  return m.rounded(sum);
+    x = m.slice(sum, dim, windows.padding[k], windows.padding[k] + image[k]);
+  }
+  return m.rounded(x);
 }
 
 Results diagonal_copy(Pieces& p) {
@@ -421,9 +427,9 @@ Results shrink(Pieces& p) {
   const ValueId inside = m.both("logical_and", m.is("ge", x, -l), m.is("le", x, l));
   if (backward) return one(m.number_where(inside, 0, p.value(0)));
   if (p.node.name == "aten::hardshrink") return one(m.number_where(inside, 0, x));
-  // What is no number is neither above nor below, and stays.
-  return one(
-      m.where(m.is("gt", x, l), m.plus(x, -l), m.where(m.is("lt", x, -l), m.plus(x, l), m.times(x, 0))));
+  const ValueId near = p.op("aten::clamp", "", {Arg::of_value(x), Arg::of_double(-l), Arg::of_double(l)},
+                            p.dtype(x), m.dims(x));
+  return one(m.sub(x, near));
 }
 
 // clamp_min.Tensor, clamp_max.Tensor
@@ -691,12 +697,7 @@ Results cdist(Pieces& p) {
   if (rank != m.rank(x2) || (order != 1 && order != 2) || m.size(x1, rank - 1) == 0) return kNot;
   for (size_t i = 0; i + 2 < rank; i++)
     if (m.size(x1, i) != m.size(x2, i) || (backward && m.size(x1, i) != m.size(p.value(0), i))) return kNot;
-  const auto between = [&](ValueId v, size_t at) {
-    Dims d = m.dims(v);
-    d.insert(d.begin() + static_cast<int64_t>(at), 1);
-    return p.reshape(v, std::move(d));
-  };
-  const ValueId difference = m.sub(between(x1, rank - 1), between(x2, rank - 2));
+  const ValueId difference = m.sub(m.with_one(x1, rank - 1), m.with_one(x2, rank - 2));
   constexpr int64_t kMostElements = 1 << 24;  // that differences may take in memory
   if (p.meta(difference).numel() > kMostElements) return kNot;
   const auto last = static_cast<int64_t>(rank);
@@ -705,7 +706,7 @@ Results cdist(Pieces& p) {
     const ValueId total = m.sum(terms, {last}, false, p.dtype(terms), p.result().dims);
     return one(order == 1 ? total : p.unary("aten::sqrt", total));
   }
-  const ValueId grad = between(p.value(0), rank), distance = between(p.value(4), rank);
+  const ValueId grad = m.with_one(p.value(0), rank), distance = m.with_one(p.value(4), rank);
   // Where two rows are one, no direction is steeper than another.
   const ValueId slope = order == 1 ? p.unary("aten::sign", difference)
                                    : m.number_where(m.is("eq", distance, 0), 0, m.div(difference, distance));

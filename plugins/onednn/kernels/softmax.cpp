@@ -21,10 +21,11 @@ Tensor make_like(Builder& b, uint32_t v, const Tensor& operand) {
   return operand.dtype == b.dtype(v) ? b.make(v, strides) : b.make_dense(v);
 }
 
-// Whether the row and column kernels can walk the lines as they lie.
+// Whether the row and column kernels walk the lines as they lie: of fewer columns than half a vector, rows are made.
 template <size_t K>
 bool walks(const Lines<K>& lines) {
-  return lines.rows() || lines.side_by_side;
+  constexpr int64_t kFewest = 8;
+  return lines.rows() || (lines.side_by_side && (lines.width >= kFewest || lines.n < kFewest));
 }
 
 // ---- softmax

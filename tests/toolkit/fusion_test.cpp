@@ -80,6 +80,31 @@ TEST(Fuse, AUnitHasNoMoreNodesThanAllowed) {
             (Units{{0, 1}, {2}}));
 }
 
+TEST(Fuse, AUnitHasNoMoreValuesThanAllowed) {
+  // Two operands and a result; an operand, a number and a result; two operands more, of which one is known.
+  const std::string body = "program(%0: f32[8], %1: f32[8], %2: f32[8]) {\n"
+                           "  %3 = aten::mul.Tensor(%0, %1) : f32[8]\n"
+                           "  %4 = aten::mul.Scalar(%3, 2.5) : f32[8]\n"
+                           "  %5 = aten::mul.Tensor(%4, %0) : f32[8]\n"
+                           "  %6 = aten::mul.Tensor(%5, %2) : f32[8]\n"
+                           "  return %6\n}\n";
+  EXPECT_EQ(units(body), (Units{{0, 1, 2, 3}}));
+  EXPECT_EQ(units(body, {.values = 9}), (Units{{0, 1, 2, 3}}));
+  EXPECT_EQ(units(body, {.values = 8}), (Units{{0, 1, 2}, {3}}));
+  EXPECT_EQ(units(body, {.values = 6}), (Units{{0, 1}, {2, 3}}));
+  EXPECT_EQ(units(body, {.values = 3}), (Units{{0}, {1}, {2}, {3}}));
+}
+
+TEST(Fuse, UnitsOfTooManyValuesAreNotMerged) {
+  const std::string body = "program(%0: f32[8], %1: f32[8]) {\n"
+                           "  %2 = aten::neg(%0) : f32[8]\n"
+                           "  %3 = aten::neg(%1) : f32[8]\n"
+                           "  %4 = aten::mul.Tensor(%2, %3) : f32[8]\n"
+                           "  return %4\n}\n";
+  EXPECT_EQ(units(body, {.values = 7}), (Units{{0, 1, 2}}));
+  EXPECT_EQ(units(body, {.values = 3}), (Units{{1}, {0}, {2}}));
+}
+
 std::string sum_of_products(const std::string& type) {
   return "program(%0: " + type + ") {\n" +                    //
          "  %1 = aten::mm(%0, %0) : " + type + "\n" +          //

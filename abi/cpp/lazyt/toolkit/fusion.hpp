@@ -36,7 +36,10 @@ struct Unit {
 };
 
 struct FusionLimits {
-  uint32_t nodes = 64;  // of a group: its kernel's registers are finite
+  uint32_t nodes = 64;  // of a group
+  // Of a group: values that it reads from outside, results, any of which may be read outside, and numbers of its nodes. Its
+  // kernel's registers are finite.
+  uint32_t values = UINT32_MAX;
   // Of a group: values of kManyBytes or more together that other units make and that lie in memory until it runs. A sum of
   // many products, one of each turn of a loop, else keeps all of them.
   uint32_t waiting = UINT32_MAX;
@@ -88,6 +91,9 @@ class Fuser {
     bool open = true;
     uint32_t merged_into = kNone;
     std::vector<uint32_t> waiting = {};  // for it: values that other units make
+    std::vector<uint32_t> operands = {};  // values from outside, each once
+    size_t own = 0;                       // results and numbers of its nodes
+    size_t values() const { return operands.size() + own; }
   };
 
   uint32_t root(uint32_t g) {
@@ -119,7 +125,8 @@ class Fuser {
       close(g);
       if (g == target) target = kNone;
     });
-    if (target != kNone && (groups_[target].unit.nodes.size() >= limits_.nodes || keeps_many(groups_[target]))) {
+    if (target != kNone && (groups_[target].unit.nodes.size() >= limits_.nodes || keeps_many(groups_[target]) ||
+                            groups_[target].values() + values_of(node) > limits_.values)) {
       close(target);
       target = kNone;
     }
@@ -132,11 +139,33 @@ class Fuser {
     if (role == Role::kReduction) group.unit.role = Role::kReduction;
     for (uint32_t r = 0; r < node.result_count; ++r) maker_[node.results + r] = target;
     if (role == Role::kReduction) mark_reduced(node);
+    if (limits_.values != UINT32_MAX) {
+      group.own += own_values(node);
+      for_each_operand(program_, node, [&](uint32_t v) {
+        if (root(maker_[v]) != target) add_once(group.operands, v);
+      });
+    }
     if (limits_.waiting == UINT32_MAX) return;
     for_each_operand(program_, node, [&](uint32_t v) {
-      if (made_[v] && root(maker_[v]) != target && std::find(group.waiting.begin(), group.waiting.end(), v) == group.waiting.end())
-        group.waiting.push_back(v);
+      if (made_[v] && root(maker_[v]) != target) add_once(group.waiting, v);
     });
+  }
+
+  static void add_once(std::vector<uint32_t>& list, uint32_t v) {
+    if (std::find(list.begin(), list.end(), v) == list.end()) list.push_back(v);
+  }
+  // Results and numbers; 0 and 1 are mostly no numbers of a kernel but a dim, a factor that is none.
+  size_t own_values(const lazyt_node_t& node) const {
+    size_t n = node.result_count;
+    for (const lazyt_arg_t& arg : program_.args(node))
+      n += arg.kind == LAZYT_ARG_DOUBLE || (arg.kind == LAZYT_ARG_INT && arg.payload > 1);
+    return n;
+  }
+  // At most, with operands that the group may have already.
+  size_t values_of(const lazyt_node_t& node) const {
+    size_t n = own_values(node);
+    for_each_operand(program_, node, [&](uint32_t) { ++n; });
+    return n;
   }
 
   bool keeps_many(const Group& group) const {
@@ -163,7 +192,9 @@ class Fuser {
   // Moves all of `from` into `to`.
   bool merge(uint32_t from, uint32_t to) {
     Group &a = groups_[from], &b = groups_[to];
-    if (a.unit.nodes.size() + b.unit.nodes.size() > limits_.nodes) return false;
+    if (a.unit.nodes.size() + b.unit.nodes.size() > limits_.nodes || a.values() + b.values() > limits_.values) return false;
+    for (uint32_t v : a.operands) add_once(b.operands, v);
+    b.own += a.own;
     b.waiting.insert(b.waiting.end(), a.waiting.begin(), a.waiting.end());
     b.unit.nodes.insert(b.unit.nodes.end(), a.unit.nodes.begin(), a.unit.nodes.end());
     if (a.unit.role == Role::kReduction) b.unit.role = Role::kReduction;

@@ -24,7 +24,7 @@ const Operators& operators() {
     toolkit::add_common<FusedKernel>(made);
     toolkit::add_moves(made);
     toolkit::add_recurrent<FusedKernel>(made);
-    for (auto f : {register_random, register_matmul, register_conv, register_pool, register_norm,
+    for (auto f : {register_random, register_matmul, register_grouped, register_conv, register_pool, register_norm,
                    register_softmax, register_running, register_sort, register_loss, register_index, register_triangle,
                    register_attention})
       f(made);

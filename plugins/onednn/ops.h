@@ -20,6 +20,7 @@ const Operators& operators();
 // Each kernel file tells the table its operators.
 void register_random(Operators& all);
 void register_matmul(Operators& all);   // oneDNN: mm, bmm, addmm, baddbmm, linear, ...
+void register_grouped(Operators& all);  // oneDNN: products of groups of rows (mixtures of experts)
 void register_conv(Operators& all);     // oneDNN: convolution and its backward
 void register_pool(Operators& all);     // oneDNN pooling; adaptive, upsample
 void register_norm(Operators& all);     // batch, layer, group, RMS norm and their backwards

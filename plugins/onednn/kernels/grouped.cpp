@@ -1,0 +1,105 @@
+// _grouped_mm: products of groups of rows, or of columns, with a matrix each, as mixtures of experts need them. Where groups end,
+// offs says, which the device computes: one oneDNN product of a size that comes with the run, run once a group.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "dnnl.h"
+#include "elements.h"
+
+namespace lazyt::onednn {
+namespace {
+
+using dnnl::memory;
+
+// self, mat2, offs, bias, out_dtype. By ranks: [T, K] x [G, K, N] -> [T, N], groups of rows; [M, T] x [T, N] -> [G, M, N].
+Refusal accept(const ProgramView& program, const lazyt_node_t& node) {
+  if (!has(program, node, 2) || has(program, node, 3) || has(program, node, 4)) return refuse_argument("groups without ends, a bias or another dtype");
+  const lazyt_dtype_t dtype = result(program, node, 0).dtype;
+  // oneDNN has no products of bf16 of sizes that come with the run on CPUs without AVX-512, but a plain loop.
+  const bool has_halves = dnnl::get_effective_cpu_isa() >= dnnl::cpu_isa::avx512_core;
+  if (dtype != LAZYT_DTYPE_FLOAT32 && !(dtype == LAZYT_DTYPE_BFLOAT16 && has_halves)) return refuse_dtype(dtype);
+  const lazyt_value_t &a = operand(program, node, 0), &b = operand(program, node, 1), &ends = operand(program, node, 2);
+  if (a.dtype != dtype || b.dtype != dtype || ends.dtype != LAZYT_DTYPE_INT32 || is_host_scalar(ends)) return refuse_argument("operands of other dtypes");
+  if (a.rank != 2 || (b.rank != 2 && b.rank != 3) || ends.rank != 1) return refuse_argument("groups of batches");
+  return accepted();
+}
+
+// As oneDNN reads a matrix: rows or columns that lie side by side.
+Tensor readable(Builder& b, const Tensor& t) {
+  const size_t rank = t.dims().size();
+  const bool plain = t.strides()[rank - 1] == 1 || t.strides()[rank - 2] == 1;
+  return plain && t.strides()[rank - 1] > 0 && t.strides()[rank - 2] > 0 ? t : b.dense(t);
+}
+
+// The last two dims; `open`: of them, those whose size comes with the run.
+memory::desc matrix(const Tensor& t, std::pair<bool, bool> open) {
+  const size_t rank = t.dims().size();
+  memory::dims dims = {t.dims()[rank - 2], t.dims()[rank - 1]};
+  const memory::dims strides = {t.strides()[rank - 2], t.strides()[rank - 1]};
+  if (open.first) dims[0] = DNNL_RUNTIME_DIM_VAL;
+  if (open.second) dims[1] = DNNL_RUNTIME_DIM_VAL;
+  return {dims, to_dnnl(t.dtype), strides};
+}
+// The same, with `count` rows or columns from `begin` on.
+memory part(const Tensor& t, std::byte* data, std::pair<bool, bool> open, int64_t begin, int64_t count) {
+  const size_t rank = t.dims().size();
+  memory::dims dims = {t.dims()[rank - 2], t.dims()[rank - 1]};
+  const memory::dims strides = {t.strides()[rank - 2], t.strides()[rank - 1]};
+  int64_t offset = 0;
+  if (open.first) dims[0] = count, offset = begin * strides[0];
+  if (open.second) dims[1] = count, offset = begin * strides[1];
+  return memory({dims, to_dnnl(t.dtype), strides}, cpu_engine(), data + offset * static_cast<int64_t>(t.element()));
+}
+
+void lower(Builder& b, const lazyt_node_t& node) {
+  const auto args = b.program.args(node);
+  const Tensor left = readable(b, tensor_at(b, args[0])), right = readable(b, tensor_at(b, args[1]));
+  const Tensor ends = b.dense(tensor_at(b, args[2])), out = b.make_dense(node.results);
+  if (out.count() == 0) return;
+  const bool of_rows = right.dims().size() == 3;
+  using Open = std::pair<bool, bool>;
+  const Open open_left = of_rows ? Open{true, false} : Open{false, true};
+  const Open open_right = of_rows ? Open{false, false} : Open{true, false};
+  const Open open_out = of_rows ? Open{true, false} : Open{false, false};
+  const int64_t groups = ends.count(), whole = left.dims()[of_rows ? 0 : 1];
+  const int64_t right_step = of_rows ? right.strides()[0] : 0, out_step = of_rows ? 0 : out.strides()[0];
+  const auto element = static_cast<int64_t>(out.element());
+  if (left.count() == 0 || right.count() == 0 || groups == 0) return b.fill(out, {true, true, 0, 0, 0, LAZYT_DTYPE_INT64});
+
+  const auto product = with_dnnl("_grouped_mm", thread_count(), [&] {
+    return dnnl::matmul(dnnl::matmul::primitive_desc(cpu_engine(), matrix(left, open_left), matrix(right, open_right), matrix(out, open_out)));
+  });
+  b.add("grouped_mm", {left.storage, right.storage, ends.storage}, {out.storage}, [=](const Frame& frame) {
+    const int32_t* end = frame.at<int32_t>(ends);
+    std::byte* to = address(frame, out);
+    with_dnnl("_grouped_mm", frame.threads, [&] {
+      dnnl::stream stream(cpu_engine());
+      int64_t begin = 0, covered = 0;
+      for (int64_t g = 0; g < groups; ++g) {
+        // Ends beyond the rows are the last row's, a group that ends before it begins is none, as slices are in eager.
+        const int64_t stop = std::clamp<int64_t>(end[g], 0, whole), count = stop - begin;
+        std::byte* result = to + g * out_step * element;
+        if (count > 0) {
+          memory a = part(left, address(frame, left), open_left, begin, count);
+          memory m = part(right, address(frame, right) + g * right_step * element, open_right, begin, count);
+          memory c = part(out, result, open_out, begin, count);
+          product.execute(stream, {{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, m}, {DNNL_ARG_DST, c}});
+          if (of_rows) covered = std::max(covered, stop);
+        } else if (!of_rows) {
+          std::memset(result, 0, static_cast<size_t>(out_step * element));
+        }
+        begin = stop;
+      }
+      stream.wait();
+      // Rows of no group; eager leaves what was there.
+      if (of_rows && covered < whole) std::memset(to + covered * out.strides()[0] * element, 0, static_cast<size_t>((whole - covered) * out.strides()[0] * element));
+    });
+  });
+}
+
+}  // namespace
+
+void register_grouped(Operators& all) { all.add_named("aten::_grouped_mm", {toolkit::Role::kOpaque, accept, lower}); }
+
+}  // namespace lazyt::onednn

@@ -16,9 +16,7 @@ using dnnl::memory;
 Refusal accept(const ProgramView& program, const lazyt_node_t& node) {
   if (!has(program, node, 2) || has(program, node, 3) || has(program, node, 4)) return refuse_argument("groups without ends, a bias or another dtype");
   const lazyt_dtype_t dtype = result(program, node, 0).dtype;
-  // oneDNN has no products of bf16 of sizes that come with the run on CPUs without AVX-512, but a plain loop.
-  const bool has_halves = dnnl::get_effective_cpu_isa() >= dnnl::cpu_isa::avx512_core;
-  if (dtype != LAZYT_DTYPE_FLOAT32 && !(dtype == LAZYT_DTYPE_BFLOAT16 && has_halves)) return refuse_dtype(dtype);
+  if (dtype != LAZYT_DTYPE_FLOAT32 && dtype != LAZYT_DTYPE_BFLOAT16 && dtype != LAZYT_DTYPE_FLOAT16) return refuse_dtype(dtype);
   const lazyt_value_t &a = operand(program, node, 0), &b = operand(program, node, 1), &ends = operand(program, node, 2);
   if (a.dtype != dtype || b.dtype != dtype || ends.dtype != LAZYT_DTYPE_INT32 || is_host_scalar(ends)) return refuse_argument("operands of other dtypes");
   if (a.rank != 2 || (b.rank != 2 && b.rank != 3) || ends.rank != 1) return refuse_argument("groups of batches");
@@ -54,8 +52,16 @@ memory part(const Tensor& t, std::byte* data, std::pair<bool, bool> open, int64_
 
 void lower(Builder& b, const lazyt_node_t& node) {
   const auto args = b.program.args(node);
-  const Tensor left = readable(b, tensor_at(b, args[0])), right = readable(b, tensor_at(b, args[1]));
-  const Tensor ends = b.dense(tensor_at(b, args[2])), out = b.make_dense(node.results);
+  // Of halves oneDNN has bf16, and that by more than a plain loop where there is AVX-512.
+  const lazyt_dtype_t dtype = b.dtype(node.results);
+  const bool has_bf16 = dnnl::get_effective_cpu_isa() >= dnnl::cpu_isa::avx512_core;
+  const lazyt_dtype_t computed = dtype == LAZYT_DTYPE_BFLOAT16 && has_bf16 ? dtype : LAZYT_DTYPE_FLOAT32;
+  const auto matrices = [&](size_t i) {
+    const Tensor t = tensor_at(b, args[i]);
+    return readable(b, t.dtype == computed ? t : dense_as(b, t, computed));
+  };
+  const Tensor left = matrices(0), right = matrices(1), ends = b.dense(tensor_at(b, args[2]));
+  const Tensor out = begin_result(b, node.results, computed);
   if (out.count() == 0) return;
   const bool of_rows = right.dims().size() == 3;
   using Open = std::pair<bool, bool>;
@@ -65,7 +71,10 @@ void lower(Builder& b, const lazyt_node_t& node) {
   const int64_t groups = ends.count(), whole = left.dims()[of_rows ? 0 : 1];
   const int64_t right_step = of_rows ? right.strides()[0] : 0, out_step = of_rows ? 0 : out.strides()[0];
   const auto element = static_cast<int64_t>(out.element());
-  if (left.count() == 0 || right.count() == 0 || groups == 0) return b.fill(out, {true, true, 0, 0, 0, LAZYT_DTYPE_INT64});
+  if (left.count() == 0 || right.count() == 0 || groups == 0) {
+    b.fill(out, {true, true, 0, 0, 0, LAZYT_DTYPE_INT64});
+    return finish_result(b, node.results, out);
+  }
 
   const auto product = with_dnnl("_grouped_mm", thread_count(), [&] {
     return dnnl::matmul(dnnl::matmul::primitive_desc(cpu_engine(), matrix(left, open_left), matrix(right, open_right), matrix(out, open_out)));
@@ -96,6 +105,7 @@ void lower(Builder& b, const lazyt_node_t& node) {
       if (of_rows && covered < whole) std::memset(to + covered * out.strides()[0] * element, 0, static_cast<size_t>((whole - covered) * out.strides()[0] * element));
     });
   });
+  finish_result(b, node.results, out);
 }
 
 }  // namespace

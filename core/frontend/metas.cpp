@@ -45,6 +45,23 @@ Stack with_addend(const Stack& a) {
   return {f(a[0].toTensor(), a[1].toTensor(), a[2].toTensor(), a[3].toScalar(), a[4].toScalar())};
 }
 
+// self, mat2, offs, bias, out_dtype: PyTorch's meta kernel takes bf16 alone, the CPU's halves and f32. Groups of rows with a
+// matrix each, or of columns and rows with each other.
+Stack grouped_mm(const Stack& a) {
+  const Tensor &x = a[0].toTensor(), &y = a[1].toTensor();
+  const at::ScalarType dtype = x.scalar_type();
+  if (x.dim() != 2 || (y.dim() != 2 && y.dim() != 3) || !a[2].isTensor() || !a[3].isNone() || !a[4].isNone()) return {};
+  const Tensor& ends = a[2].toTensor();
+  const bool of_rows = y.dim() == 3;
+  if (y.scalar_type() != dtype || (dtype != at::kFloat && dtype != at::kBFloat16 && dtype != at::kHalf)) return {};
+  if (x.size(1) != y.size(-2) || ends.dim() != 1 || ends.scalar_type() != at::kInt || (of_rows && ends.size(0) != y.size(0))) return {};
+  for (const Tensor* t : {&x, &y})
+    for (int64_t stride : {t->stride(-1), t->stride(-2)})
+      if (stride != 1 && stride * t->itemsize() % 16 != 0) return {};  // eager refuses it
+  if (of_rows) return {fresh(x, {x.size(0), y.size(2)})};
+  return {fresh(x, {ends.size(0), x.size(0), y.size(1)})};
+}
+
 // input, weight
 Stack linear(const Stack& a) {
   std::vector<int64_t> sizes = a[0].toTensor().sizes().vec();
@@ -193,6 +210,7 @@ const auto& rules() {
       {"aten::mm", mm},
       {"aten::bmm", bmm},
       {"aten::_int_mm", int_mm},
+      {"aten::_grouped_mm", grouped_mm},
       {"aten::addmm", with_addend<at::meta::addmm>},
       {"aten::addmv", with_addend<at::meta::addmv>},
       {"aten::baddbmm", with_addend<at::meta::baddbmm>},

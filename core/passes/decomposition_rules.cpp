@@ -15,19 +15,10 @@ using base::Dims;
 using base::DType;
 using ir::Arg;
 using ir::ValueId;
-using Results = std::optional<std::vector<ValueId>>;
-
-Results one(ValueId v) { return std::vector<ValueId>{v}; }
-const Results kNot = std::nullopt;
-
-bool is_half(DType d) { return d == LAZYT_DTYPE_FLOAT16 || d == LAZYT_DTYPE_BFLOAT16; }
-bool is_float(DType d) { return is_half(d) || d == LAZYT_DTYPE_FLOAT32 || d == LAZYT_DTYPE_FLOAT64; }
-DType wide(DType d) { return is_half(d) ? LAZYT_DTYPE_FLOAT32 : d; }
 
 bool is_number(const Arg& a, double v) {
   return (a.kind == LAZYT_ARG_INT && static_cast<double>(a.i) == v) || (a.kind == LAZYT_ARG_DOUBLE && a.d == v);
 }
-bool is_constant(const Arg& a) { return a.kind == LAZYT_ARG_INT || a.kind == LAZYT_ARG_DOUBLE; }
 
 // ---- moves of bytes: equal
 

@@ -19,23 +19,15 @@ using base::Dims;
 using base::DType;
 using ir::Arg;
 using ir::ValueId;
-using Results = std::optional<std::vector<ValueId>>;
 
 constexpr DType kBool = LAZYT_DTYPE_BOOL, kInt64 = LAZYT_DTYPE_INT64, kF32 = LAZYT_DTYPE_FLOAT32,
                 kF64 = LAZYT_DTYPE_FLOAT64;
 
-Results one(ValueId v) { return std::vector<ValueId>{v}; }
-const Results kNot = std::nullopt;
-
-bool is_half(DType d) { return d == LAZYT_DTYPE_FLOAT16 || d == LAZYT_DTYPE_BFLOAT16; }
-bool is_float(DType d) { return is_half(d) || d == kF32 || d == kF64; }
 bool is_int(DType d) {
   return d == LAZYT_DTYPE_UINT8 || d == LAZYT_DTYPE_INT8 || d == LAZYT_DTYPE_INT16 ||
          d == LAZYT_DTYPE_INT32 || d == kInt64;
 }
 bool is_real(DType d) { return is_float(d) || is_int(d); }
-DType wide(DType d) { return is_half(d) ? kF32 : d; }
-bool is_constant(const Arg& a) { return a.kind == LAZYT_ARG_INT || a.kind == LAZYT_ARG_DOUBLE; }
 double number(const Arg& a) { return a.kind == LAZYT_ARG_INT ? static_cast<double>(a.i) : a.d; }
 // Whole numbers as such: operands may be integers.
 Arg arg_of(double n) {

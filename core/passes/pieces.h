@@ -1,6 +1,7 @@
 // Pieces: what a decomposition rule sees of its node, and how it makes the nodes that replace it.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -59,5 +60,17 @@ class Pieces {
 };
 
 base::Dims broadcast(const base::Dims& a, const base::Dims& b);
+
+// What a rule gives: the node's results, or nothing where it does not apply.
+using Results = std::optional<std::vector<ir::ValueId>>;
+inline const Results kNot = std::nullopt;
+inline Results one(ir::ValueId v) { return std::vector<ir::ValueId>{v}; }
+
+inline bool is_half(base::DType d) { return d == LAZYT_DTYPE_FLOAT16 || d == LAZYT_DTYPE_BFLOAT16; }
+inline bool is_float(base::DType d) { return is_half(d) || d == LAZYT_DTYPE_FLOAT32 || d == LAZYT_DTYPE_FLOAT64; }
+// What rules compute in.
+inline base::DType wide(base::DType d) { return is_half(d) ? LAZYT_DTYPE_FLOAT32 : d; }
+// A number that is known when the program is compiled.
+inline bool is_constant(const ir::Arg& a) { return a.kind == LAZYT_ARG_INT || a.kind == LAZYT_ARG_DOUBLE; }
 
 }  // namespace lazyt::passes

@@ -24,14 +24,9 @@ bool is_number(const Arg& a, double v) {
 
 Results permutation(Pieces& p) {
   const ValueId x = p.value(0);
-  Dims order(p.dims(x).size());
-  for (size_t i = 0; i < order.size(); i++) order[i] = static_cast<int64_t>(i);
-  if (p.node.name == "aten::t") {
-    if (order.size() == 2) std::swap(order[0], order[1]);
-  } else if (!order.empty()) {
-    std::swap(order[static_cast<size_t>(p.args[1].i)], order[static_cast<size_t>(p.args[2].i)]);
-  }
-  return one(p.permute(x, std::move(order)));
+  const bool turns = p.node.name == "aten::t";
+  if (p.rank(x) < 2) return one(p.permute(x, p.all_dims(x)));
+  return one(turns ? p.swap(x, 0, 1) : p.swap(x, static_cast<size_t>(p.args[1].i), static_cast<size_t>(p.args[2].i)));
 }
 
 Results reshape(Pieces& p) { return one(p.reshape(p.value(0), p.result().dims)); }
@@ -40,7 +35,7 @@ Results select(Pieces& p) {
   if (p.args[2].kind != LAZYT_ARG_INT) return kNot;
   const int64_t dim = p.args[1].i, size = p.dims(p.value(0))[static_cast<size_t>(dim)];
   const int64_t index = p.args[2].i < 0 ? p.args[2].i + size : p.args[2].i;
-  return one(p.reshape(p.slice(p.value(0), dim, index, index + 1), p.result().dims));
+  return one(p.reshape(p.slice(p.value(0), static_cast<size_t>(dim), index, index + 1), p.result().dims));
 }
 
 // split, split_with_sizes, chunk, unbind: the results' own sizes say where they begin.
@@ -53,7 +48,7 @@ Results split(Pieces& p) {
   for (uint32_t r = 0; r < p.node.result_count; r++) {
     if (dim < 0 || static_cast<size_t>(dim) >= p.result(r).dims.size() + unbind) return kNot;
     const int64_t size = unbind ? 1 : p.result(r).dims[static_cast<size_t>(dim)];
-    out.push_back(p.reshape(p.slice(x, dim, start, start + size), p.result(r).dims));
+    out.push_back(p.reshape(p.slice(x, static_cast<size_t>(dim), start, start + size), p.result(r).dims));
     start += size;
   }
   return out;

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
-#include <numeric>
 #include <string>
 
 #include "passes/decomposition.h"
@@ -29,173 +28,64 @@ bool is_int(DType d) {
 }
 bool is_real(DType d) { return is_float(d) || is_int(d); }
 double number(const Arg& a) { return a.kind == LAZYT_ARG_INT ? static_cast<double>(a.i) : a.d; }
-// Whole numbers as such: operands may be integers.
-Arg arg_of(double n) {
-  return std::trunc(n) == n && std::abs(n) < 1 << 30 ? Arg::of_int(static_cast<int64_t>(n))
-                                                     : Arg::of_double(n);
+
+// Argument i as a dim of x.
+size_t dim_of(const Pieces& p, size_t i, ValueId x) {
+  const int64_t dim = p.args[i].i;
+  return static_cast<size_t>(dim < 0 ? dim + static_cast<int64_t>(p.rank(x)) : dim);
 }
+// Those that argument i lists, or all.
+Dims dims_or_all(const Pieces& p, size_t i, ValueId x) {
+  Dims over;
+  if (p.args[i].kind == LAZYT_ARG_INTS) over = p.args[i].ints;
+  if (p.args[i].kind == LAZYT_ARG_INT) over = {p.args[i].i};
+  for (int64_t& dim : over) dim += dim < 0 ? static_cast<int64_t>(p.rank(x)) : 0;
+  return over.empty() || p.rank(x) == 0 ? p.all_dims(x) : over;
+}
+// Operand i in the result's dtype, halves in f32.
+ValueId operand(Pieces& p, size_t i) { return p.cast(p.value(i), wide(p.result().dtype)); }
+Results rounded(Pieces& p, ValueId v) { return one(p.reshape(p.cast(v, p.result().dtype), p.result().dims)); }
 
-// What the rules share, on the pieces of a node.
-struct Maker {
-  Pieces& p;
-
-  const Dims& dims(ValueId v) const { return p.dims(v); }
-  int64_t size(ValueId v, size_t dim) const { return p.dims(v)[dim]; }
-  size_t rank(ValueId v) const { return p.dims(v).size(); }
-  // Argument i as a dim of x.
-  size_t dim_of(size_t i, ValueId x) const {
-    const int64_t dim = p.args[i].i;
-    return static_cast<size_t>(dim < 0 ? dim + static_cast<int64_t>(rank(x)) : dim);
-  }
-  // Operand i in the result's dtype, halves in f32.
-  ValueId operand(size_t i) { return p.cast(p.value(i), wide(p.result().dtype)); }
-  Results rounded(ValueId v, uint32_t r = 0) {
-    return one(p.reshape(p.cast(v, p.result(r).dtype), p.result(r).dims));
-  }
-
-  ValueId add(ValueId a, ValueId b) { return p.binary("add", a, b); }
-  ValueId sub(ValueId a, ValueId b) { return p.binary("sub", a, b); }
-  ValueId mul(ValueId a, ValueId b) { return p.binary("mul", a, b); }
-  ValueId div(ValueId a, ValueId b) { return p.binary("div", a, b); }
-  ValueId plus(ValueId a, double n) { return p.scalar("add", a, arg_of(n)); }
-  ValueId times(ValueId a, double n) { return p.scalar("mul", a, arg_of(n)); }
-  ValueId from(double n, ValueId a) { return p.scalar("rsub", a, arg_of(n)); }  // n - a
-  ValueId is(const char* relation, ValueId a, double n) { return p.compare(relation, a, arg_of(n)); }
-  ValueId both(const char* how, ValueId a, ValueId b) {
-    return p.op(std::string("aten::") + how, "", {Arg::of_value(a), Arg::of_value(b)}, kBool,
-                broadcast(dims(a), dims(b)));
-  }
-  ValueId where(ValueId which, ValueId a, ValueId b) {
-    return p.op("aten::where", "self", {Arg::of_value(which), Arg::of_value(a), Arg::of_value(b)}, p.dtype(b),
-                broadcast(dims(which), broadcast(dims(a), dims(b))));
-  }
-  ValueId number_where(ValueId which, double n, ValueId b) {
-    return p.op("aten::where", "ScalarSelf", {Arg::of_value(which), arg_of(n), Arg::of_value(b)}, p.dtype(b),
-                broadcast(dims(which), dims(b)));
-  }
-  ValueId of_two(const char* name, ValueId a, ValueId b) {
-    return p.op(std::string("aten::") + name, "", {Arg::of_value(a), Arg::of_value(b)}, p.dtype(a),
-                broadcast(dims(a), dims(b)));
-  }
-  ValueId flip(ValueId x, size_t dim) {
-    return p.op("aten::flip", "", {Arg::of_value(x), Arg::of_ints({static_cast<int64_t>(dim)})}, p.dtype(x),
-                dims(x));
-  }
-  ValueId cat(const std::vector<ValueId>& parts, size_t dim) {
-    if (parts.size() == 1) return parts[0];
-    Dims out = dims(parts[0]);
-    out[dim] = 0;
-    std::vector<Arg> list;
-    for (ValueId v : parts) list.push_back(Arg::of_value(v)), out[dim] += size(v, dim);
-    return p.op("aten::cat", "", {Arg::of_list(std::move(list)), Arg::of_int(static_cast<int64_t>(dim))},
-                p.dtype(parts[0]), out);
-  }
-  ValueId slice(ValueId x, size_t dim, int64_t start, int64_t end, int64_t step = 1) {
-    if (start == 0 && end == size(x, dim) && step == 1) return x;
-    Dims out = dims(x);
-    out[dim] = (end - start + step - 1) / step;
-    return p.op("aten::slice", "Tensor",
-                {Arg::of_value(x), Arg::of_int(static_cast<int64_t>(dim)), Arg::of_int(start),
-                 Arg::of_int(end), Arg::of_int(step)},
-                p.dtype(x), out);
-  }
-  // Zeros before and behind, along one dim.
-  ValueId pad(ValueId x, size_t dim, int64_t before, int64_t behind) {
-    if (before == 0 && behind == 0) return x;
-    Dims out = dims(x);
-    out[dim] += before + behind;
-    std::vector<int64_t> pads(2 * (rank(x) - dim), 0);  // the last dim first
-    pads[pads.size() - 2] = before, pads[pads.size() - 1] = behind;
-    return p.op("aten::constant_pad_nd", "",
-                {Arg::of_value(x), Arg::of_ints(std::move(pads)), Arg::of_int(0)}, p.dtype(x), out);
-  }
-  // Elements `stride` apart, from `at` on, in `length` of zeros.
-  ValueId spread(ValueId x, size_t dim, int64_t stride, int64_t at, int64_t length) {
-    const int64_t n = size(x, dim), span = (n - 1) * stride + 1;
-    if (stride > 1) {
-      Dims joined = dims(x);
-      joined[dim] = n * stride;
-      x = p.reshape(pad(with_one(x, dim + 1), dim + 1, 0, stride - 1), std::move(joined));
-      x = slice(x, dim, 0, span);
-    }
-    return pad(x, dim, at, length - at - span);
-  }
-  // A dim of size 1 more, or less.
-  ValueId with_one(ValueId x, size_t dim) {
-    Dims to = dims(x);
-    to.insert(to.begin() + static_cast<int64_t>(dim), 1);
-    return p.reshape(x, std::move(to));
-  }
-  ValueId without(ValueId x, size_t dim) {
-    Dims to = dims(x);
-    to.erase(to.begin() + static_cast<int64_t>(dim));
-    return p.reshape(x, std::move(to));
-  }
-  ValueId expand(ValueId x, Dims to) {
-    return p.op("aten::expand", "", {Arg::of_value(x), Arg::of_ints(to), Arg::of_bool(false)}, p.dtype(x),
-                to);
-  }
-  ValueId diagonal(ValueId x, int64_t offset, size_t dim1, size_t dim2, Dims out) {
-    return p.op("aten::diagonal", "",
-                {Arg::of_value(x), Arg::of_int(offset), Arg::of_int(static_cast<int64_t>(dim1)),
-                 Arg::of_int(static_cast<int64_t>(dim2))},
-                p.dtype(x), std::move(out));
-  }
-  std::vector<int64_t> all_dims(ValueId x) const {
-    std::vector<int64_t> over(rank(x));
-    std::iota(over.begin(), over.end(), 0);
-    return over;
-  }
-  // Those that argument i lists, or all.
-  std::vector<int64_t> dims_or_all(size_t i, ValueId x) const {
-    std::vector<int64_t> over;
-    if (p.args[i].kind == LAZYT_ARG_INTS) over = {p.args[i].ints.begin(), p.args[i].ints.end()};
-    if (p.args[i].kind == LAZYT_ARG_INT) over = {p.args[i].i};
-    for (int64_t& dim : over) dim += dim < 0 ? static_cast<int64_t>(rank(x)) : 0;
-    return over.empty() || rank(x) == 0 ? all_dims(x) : over;
-  }
-  ValueId sum(ValueId x, std::vector<int64_t> over, bool keep, DType dtype, Dims out) {
-    if (over.empty()) return p.cast(x, dtype);
-    return p.op("aten::sum", "dim_IntList",
-                {Arg::of_value(x), Arg::of_ints(std::move(over)), Arg::of_bool(keep), Arg::none()}, dtype,
-                std::move(out));
-  }
-  // Of a loss: as it is, its mean, its sum (PyTorch's Reduction).
-  Results reduced(ValueId loss, int64_t reduction) {
-    if (reduction == 0) return rounded(loss);
-    const ValueId v = sum(loss, all_dims(loss), false, p.dtype(loss), {});
-    return rounded(reduction == 1 ? times(v, 1.0 / static_cast<double>(p.meta(loss).numel())) : v);
-  }
-};
+ValueId diagonal(Pieces& p, ValueId x, int64_t offset, size_t dim1, size_t dim2, Dims out) {
+  return p.op("aten::diagonal", "",
+              {Arg::of_value(x), Arg::of_int(offset), Arg::of_int(static_cast<int64_t>(dim1)),
+               Arg::of_int(static_cast<int64_t>(dim2))},
+              p.dtype(x), std::move(out));
+}
+ValueId sum(Pieces& p, ValueId x, Dims over, bool keep, DType dtype, Dims out) {
+  if (over.empty()) return p.cast(x, dtype);
+  return p.op("aten::sum", "dim_IntList",
+              {Arg::of_value(x), Arg::of_ints(std::move(over)), Arg::of_bool(keep), Arg::none()}, dtype,
+              std::move(out));
+}
 
 // ---- moves: equal, and their gradients: sums of few terms in any order, halves in f32
 
 // Places beside x along a dim, `before` and `behind`, that show what is inside: mirrored without the edge, or
 // the edge itself.
-ValueId padded(Maker& m, ValueId x, size_t dim, int64_t before, int64_t behind, bool mirrored) {
-  const int64_t n = m.size(x, dim);
+ValueId padded(Pieces& p, ValueId x, size_t dim, int64_t before, int64_t behind, bool mirrored) {
+  const int64_t n = p.size(x, dim);
   std::vector<ValueId> parts;
   const auto edge = [&](int64_t at, int64_t count) {
-    Dims out = m.dims(x);
+    Dims out = p.dims(x);
     out[dim] = count;
-    parts.push_back(m.expand(m.slice(x, dim, at, at + 1), std::move(out)));
+    parts.push_back(p.expand(p.slice(x, dim, at, at + 1), std::move(out)));
   };
-  if (before > 0) mirrored ? parts.push_back(m.flip(m.slice(x, dim, 1, before + 1), dim)) : edge(0, before);
+  if (before > 0) mirrored ? parts.push_back(p.flip(p.slice(x, dim, 1, before + 1), dim)) : edge(0, before);
   parts.push_back(x);
   if (behind > 0)
-    mirrored ? parts.push_back(m.flip(m.slice(x, dim, n - 1 - behind, n - 1), dim)) : edge(n - 1, behind);
-  return m.cat(parts, dim);
+    mirrored ? parts.push_back(p.flip(p.slice(x, dim, n - 1 - behind, n - 1), dim)) : edge(n - 1, behind);
+  return p.cat(parts, dim);
 }
 
-ValueId padded_backward(Maker& m, ValueId grad, size_t dim, int64_t before, int64_t behind, bool mirrored) {
-  const int64_t n = m.size(grad, dim) - before - behind;
-  ValueId inside = m.slice(grad, dim, before, before + n);
+ValueId padded_backward(Pieces& p, ValueId grad, size_t dim, int64_t before, int64_t behind, bool mirrored) {
+  const int64_t n = p.size(grad, dim) - before - behind;
+  ValueId inside = p.slice(grad, dim, before, before + n);
   const auto give = [&](int64_t start, int64_t count, int64_t at) {
     if (count == 0) return;
-    const ValueId outer = m.slice(grad, dim, start, start + count);
-    const ValueId back =
-        mirrored ? m.flip(outer, dim) : m.p.reduce("sum", outer, {static_cast<int64_t>(dim)});
-    inside = m.add(inside, m.pad(back, dim, at, n - at - m.size(back, dim)));
+    const ValueId outer = p.slice(grad, dim, start, start + count);
+    const ValueId back = mirrored ? p.flip(outer, dim) : p.reduce("sum", outer, {static_cast<int64_t>(dim)});
+    inside = p.add(inside, p.pad(back, dim, at, n - at - p.size(back, dim)));
   };
   give(0, before, mirrored ? 1 : 0);
   give(before + n, behind, mirrored ? n - 1 - behind : n - 1);
@@ -204,17 +94,16 @@ ValueId padded_backward(Maker& m, ValueId grad, size_t dim, int64_t before, int6
 
 // (self, padding), (grad, self, padding): the last dim's places first.
 Results pad_by_itself(Pieces& p) {
-  Maker m{p};
   const bool backward = p.node.name.ends_with("_backward"),
              mirrored = p.node.name.find("reflection") != std::string::npos;
   const Arg& padding = p.args[backward ? 2 : 1];
   if (padding.kind != LAZYT_ARG_INTS || !is_real(p.result().dtype) || p.result().numel() == 0) return kNot;
   if (std::ranges::any_of(padding.ints, [](int64_t n) { return n < 0; })) return kNot;  // parts cut off
-  ValueId v = backward ? m.operand(0) : p.value(0);
+  ValueId v = backward ? operand(p, 0) : p.value(0);
   for (size_t k = 0; k < padding.ints.size() / 2; k++)
-    v = (backward ? padded_backward : padded)(m, v, m.rank(v) - 1 - k, padding.ints[2 * k],
+    v = (backward ? padded_backward : padded)(p, v, p.rank(v) - 1 - k, padding.ints[2 * k],
                                               padding.ints[2 * k + 1], mirrored);
-  return m.rounded(v);
+  return rounded(p, v);
 }
 
 Results channel_shuffle(Pieces& p) {
@@ -224,10 +113,7 @@ Results channel_shuffle(Pieces& p) {
   const int64_t groups = p.args[1].i;
   dims[1] /= groups;
   dims.insert(dims.begin() + 1, groups);
-  Dims order(dims.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::swap(order[1], order[2]);
-  return one(p.reshape(p.permute(p.reshape(x, std::move(dims)), std::move(order)), p.result().dims));
+  return one(p.reshape(p.swap(p.reshape(x, std::move(dims)), 1, 2), p.result().dims));
 }
 
 Results pixel_unshuffle(Pieces& p) {
@@ -238,17 +124,14 @@ Results pixel_unshuffle(Pieces& p) {
   dims[c + 1] /= r, dims[c + 2] /= r;
   dims.insert(dims.begin() + static_cast<int64_t>(c) + 2, r);
   dims.push_back(r);
-  Dims order(dims.size());
-  std::iota(order.begin(), order.end(), 0);
-  // c h r w r -> c r r h w
-  order[c + 1] = static_cast<int64_t>(c) + 2, order[c + 2] = static_cast<int64_t>(c) + 4;
-  order[c + 3] = static_cast<int64_t>(c) + 1, order[c + 4] = static_cast<int64_t>(c) + 3;
-  return one(p.reshape(p.permute(p.reshape(x, std::move(dims)), std::move(order)), p.result().dims));
+  // c h r w r -> c r h w r -> c r r h w
+  const ValueId parts = p.move(p.reshape(x, std::move(dims)), c + 2, c + 1);
+  return one(p.reshape(p.move(parts, c + 4, c + 2), p.result().dims));
 }
 
 // (self, size, scale?), (grad, size, input size, scale?): an image of one row
 Results nearest1d(Pieces& p) {
-  const bool backward = p.node.result_count == 1 && p.node.name.ends_with("_backward");
+  const bool backward = p.node.name.ends_with("_backward");
   const auto with_row = [](Dims d) {
     d.insert(d.end() - 1, 1);
     return d;
@@ -263,8 +146,7 @@ Results nearest1d(Pieces& p) {
                        p.result().dims));
 }
 
-// Windows of an image and their sums. (self, kernel, dilation, padding, stride); of col2im the image's size
-// follows self.
+// Windows of an image: the arguments kernel, dilation, padding and stride, the first at `first`.
 struct Windows {
   int64_t kernel[2], dilation[2], padding[2], stride[2], count[2];  // count: of windows
 
@@ -283,30 +165,40 @@ constexpr int64_t kMostTaps = 128;  // pieces of a window
 
 // (self, kernel, dilation, padding, stride): the rows of all windows, then of these the columns.
 Results im2col(Pieces& p) {
-  Maker m{p};
   ValueId x = p.value(0);
-  const size_t h = m.rank(x) - 2;
-  const int64_t image[2] = {m.size(x, h), m.size(x, h + 1)};
+  const size_t h = p.rank(x) - 2;
+  const int64_t image[2] = {p.size(x, h), p.size(x, h + 1)};
   const Windows windows(p, 1, image);
   if (windows.taps() > kMostTaps || p.result().numel() == 0) return kNot;
   for (size_t k = 0; k < 2; k++) {
     const size_t dim = h + 2 * k;  // h w, then taps h w
-    x = m.pad(x, dim, windows.padding[k], windows.padding[k]);
+    x = p.pad(x, dim, windows.padding[k], windows.padding[k]);
     std::vector<ValueId> taps;
     for (int64_t i = 0; i < windows.kernel[k]; i++) {
       const int64_t at = i * windows.dilation[k];
       const ValueId tap =
-          m.slice(x, dim, at, at + (windows.count[k] - 1) * windows.stride[k] + 1, windows.stride[k]);
-      taps.push_back(m.with_one(tap, h + k));
+          p.slice(x, dim, at, at + (windows.count[k] - 1) * windows.stride[k] + 1, windows.stride[k]);
+      taps.push_back(p.with_one(tap, h + k));
     }
-    x = m.cat(taps, h + k);
+    x = p.cat(taps, h + k);
   }
   return one(p.reshape(x, p.result().dims));
 }
 
+// Elements `stride` apart, from `at` on, in `length` of zeros.
+ValueId spread(Pieces& p, ValueId x, size_t dim, int64_t stride, int64_t at, int64_t length) {
+  const int64_t n = p.size(x, dim), span = (n - 1) * stride + 1;
+  if (stride > 1) {
+    Dims joined = p.dims(x);
+    joined[dim] = n * stride;
+    x = p.reshape(p.pad(p.with_one(x, dim + 1), dim + 1, 0, stride - 1), std::move(joined));
+    x = p.slice(x, dim, 0, span);
+  }
+  return p.pad(x, dim, at, length - at - span);
+}
+
 // (self, size, kernel, dilation, padding, stride): the columns are summed to rows, then the rows.
 Results col2im(Pieces& p) {
-  Maker m{p};
   const Dims& out = p.result().dims;
   const size_t h = out.size() - 2;
   const int64_t image[2] = {out[h], out[h + 1]};
@@ -314,77 +206,67 @@ Results col2im(Pieces& p) {
   if (windows.taps() > kMostTaps || p.result().numel() == 0 || !is_float(p.result().dtype)) return kNot;
   Dims dims(out.begin(), out.end() - 2);
   dims.insert(dims.end(), {windows.kernel[0], windows.kernel[1], windows.count[0], windows.count[1]});
-  ValueId x = p.reshape(m.operand(0), std::move(dims));
+  ValueId x = p.reshape(operand(p, 0), std::move(dims));
   for (size_t k = 2; k-- > 0;) {
     const size_t taps = h + k, dim = h + 2 * k;  // of the elements, once the taps' dim is gone
     const int64_t whole = image[k] + 2 * windows.padding[k];
     if (windows.padding[k] == 0 && windows.dilation[k] == 1 && windows.stride[k] == windows.kernel[k] &&
         windows.count[k] * windows.kernel[k] == whole) {  // tiles: each element once
-      Dims order(m.rank(x)), joined = m.dims(x);
-      std::iota(order.begin(), order.end(), 0);
-      order.erase(order.begin() + static_cast<int64_t>(taps));
-      order.insert(order.begin() + static_cast<int64_t>(dim) + 1, static_cast<int64_t>(taps));
+      Dims joined = p.dims(x);
       joined.erase(joined.begin() + static_cast<int64_t>(taps));
       joined[dim] = whole;
-      x = p.reshape(p.permute(x, std::move(order)), std::move(joined));
+      x = p.reshape(p.move(x, taps, dim + 1), std::move(joined));
       continue;
     }
     ValueId sum = ir::kNone;
     for (int64_t i = 0; i < windows.kernel[k]; i++) {
-      const ValueId tap = m.without(m.slice(x, taps, i, i + 1), taps);
-      const ValueId v = m.spread(tap, dim, windows.stride[k], i * windows.dilation[k], whole);
-      sum = sum == ir::kNone ? v : m.add(sum, v);
+      const ValueId tap = p.without(p.slice(x, taps, i, i + 1), taps);
+      const ValueId v = spread(p, tap, dim, windows.stride[k], i * windows.dilation[k], whole);
+      sum = sum == ir::kNone ? v : p.add(sum, v);
     }
-    x = m.slice(sum, dim, windows.padding[k], windows.padding[k] + image[k]);
+    x = p.slice(sum, dim, windows.padding[k], windows.padding[k] + image[k]);
   }
-  return m.rounded(x);
+  return rounded(p, x);
 }
 
 Results diagonal_copy(Pieces& p) {
-  Maker m{p};
-  return one(
-      m.diagonal(p.value(0), p.args[1].i, m.dim_of(2, p.value(0)), m.dim_of(3, p.value(0)), p.result().dims));
+  return one(diagonal(p, p.value(0), p.args[1].i, dim_of(p, 2, p.value(0)), dim_of(p, 3, p.value(0)),
+                      p.result().dims));
 }
 
 // diag_embed (self, offset, dim1, dim2), diagonal_backward (grad, sizes, offset, dim1, dim2): zeros around a
 // diagonal
 Results from_diagonal(Pieces& p) {
-  Maker m{p};
   if (p.result().numel() == 0) return kNot;
   const ValueId zeros = p.full(Arg::of_int(0), p.result().dtype, p.result().dims);
   const size_t last = p.args.size() - 1;
-  const auto dim = [&](size_t i) { return Arg::of_int(static_cast<int64_t>(m.dim_of(i, zeros))); };
+  const auto dim = [&](size_t i) { return Arg::of_int(static_cast<int64_t>(dim_of(p, i, zeros))); };
   return one(p.op("aten::diagonal_scatter", "",
                   {Arg::of_value(zeros), p.args[0], p.args[last - 2], dim(last - 1), dim(last)},
                   p.result().dtype, p.result().dims));
 }
 
 Results trace(Pieces& p) {
-  Maker m{p};
   const ValueId x = p.value(0);
   if (p.meta(x).numel() == 0) return kNot;
-  const ValueId diagonal = m.diagonal(x, 0, 0, 1, {std::min(m.size(x, 0), m.size(x, 1))});
-  return one(m.sum(diagonal, {0}, false, p.result().dtype, {}));
+  const ValueId along = diagonal(p, x, 0, 0, 1, {std::min(p.size(x, 0), p.size(x, 1))});
+  return one(sum(p, along, {0}, false, p.result().dtype, {}));
 }
 
 Results rot90(Pieces& p) {
-  Maker m{p};
   const ValueId x = p.value(0);
   const auto dim = [&](size_t i) {
     const int64_t d = p.args[2].ints[i];
-    return static_cast<size_t>(d < 0 ? d + static_cast<int64_t>(m.rank(x)) : d);
+    return static_cast<size_t>(d < 0 ? d + static_cast<int64_t>(p.rank(x)) : d);
   };
   const size_t a = dim(0), b = dim(1);
-  Dims order(m.rank(x));
-  std::iota(order.begin(), order.end(), 0);
-  std::swap(order[a], order[b]);
   switch ((p.args[1].i % 4 + 4) % 4) {
     case 1:
-      return one(p.permute(m.flip(x, b), order));
+      return one(p.swap(p.flip(x, b), a, b));
     case 2:
-      return one(m.flip(m.flip(x, a), b));
+      return one(p.flip(p.flip(x, a), b));
     case 3:
-      return one(p.permute(m.flip(x, a), order));
+      return one(p.swap(p.flip(x, a), a, b));
     default:
       return kNot;  // a copy
   }
@@ -394,50 +276,46 @@ Results rot90(Pieces& p) {
 
 // (self, weight), (grad, self, weight) -> grad of self, of weight per element
 Results prelu(Pieces& p) {
-  Maker m{p};
   const bool backward = p.node.result_count == 2;
   const size_t self = backward ? 1 : 0;
   if (!is_float(p.result().dtype)) return kNot;
-  const ValueId x = p.cast(p.value(self), wide(p.result().dtype)),
-                w = p.cast(p.value(self + 1), wide(p.result().dtype));
-  const ValueId above = m.is("gt", x, 0);
-  if (!backward) return m.rounded(m.where(above, x, m.mul(w, x)));
-  const ValueId grad = m.operand(0);
-  return std::vector<ValueId>{p.cast(m.where(above, grad, m.mul(w, grad)), p.result(0).dtype),
-                              p.cast(m.number_where(above, 0, m.mul(x, grad)), p.result(1).dtype)};
+  const ValueId x = operand(p, self), w = operand(p, self + 1);
+  const ValueId above = p.is("gt", x, 0);
+  if (!backward) return rounded(p, p.where(above, x, p.mul(w, x)));
+  const ValueId grad = operand(p, 0);
+  return std::vector<ValueId>{p.cast(p.where(above, grad, p.mul(w, grad)), p.result(0).dtype),
+                              p.cast(p.number_where(above, 0, p.mul(x, grad)), p.result(1).dtype)};
 }
 
 // hardshrink, softshrink (self, lambd) and their backwards (grad, self, lambd)
 Results shrink(Pieces& p) {
-  Maker m{p};
   const bool backward = p.node.name.ends_with("_backward");
   const Arg& limit = p.args[backward ? 2 : 1];
   if (!is_constant(limit) || is_half(p.result().dtype)) return kNot;  // halves compare with a rounded limit
   const double l =
       p.result().dtype == kF32 ? static_cast<double>(static_cast<float>(number(limit))) : number(limit);
   const ValueId x = p.value(backward ? 1 : 0);
-  const ValueId inside = m.both("logical_and", m.is("ge", x, -l), m.is("le", x, l));
-  if (backward) return one(m.number_where(inside, 0, p.value(0)));
-  if (p.node.name == "aten::hardshrink") return one(m.number_where(inside, 0, x));
-  const ValueId near = p.op("aten::clamp", "", {Arg::of_value(x), Arg::of_double(-l), Arg::of_double(l)},
-                            p.dtype(x), m.dims(x));
-  return one(m.sub(x, near));
+  if (p.node.name == "aten::softshrink") {
+    const ValueId near = p.op("aten::clamp", "", {Arg::of_value(x), Arg::of_double(-l), Arg::of_double(l)},
+                              p.dtype(x), p.dims(x));
+    return one(p.sub(x, near));
+  }
+  const ValueId inside = p.both("logical_and", p.is("ge", x, -l), p.is("le", x, l));
+  return one(p.number_where(inside, 0, backward ? p.value(0) : x));
 }
 
 // clamp_min.Tensor, clamp_max.Tensor
 Results clamp_by(Pieces& p) {
-  Maker m{p};
   const DType dtype = p.result().dtype;
   if (p.node.overload != "Tensor" || (!is_real(dtype) && dtype != kBool)) return kNot;
-  return one(m.of_two(p.node.name == "aten::clamp_min" ? "maximum" : "minimum", p.cast(p.value(0), dtype),
+  return one(p.of_two(p.node.name == "aten::clamp_min" ? "maximum" : "minimum", p.cast(p.value(0), dtype),
                       p.cast(p.value(1), dtype)));
 }
 
 Results heaviside(Pieces& p) {
-  Maker m{p};
   const ValueId x = p.value(0);
   if (!is_real(p.result().dtype)) return kNot;
-  return one(m.where(m.is("eq", x, 0), p.value(1), p.cast(m.is("gt", x, 0), p.result().dtype)));
+  return one(p.where(p.is("eq", x, 0), p.value(1), p.cast(p.is("gt", x, 0), p.result().dtype)));
 }
 
 Results is_all_true(Pieces& p) {
@@ -448,28 +326,25 @@ Results is_all_true(Pieces& p) {
 // ---- counts and sums: equal where they count
 
 Results count_nonzero(Pieces& p) {
-  Maker m{p};
   const ValueId x = p.value(0);
   if (!is_real(p.dtype(x)) && p.dtype(x) != kBool) return kNot;
-  const ValueId counted = p.dtype(x) == kBool ? x : m.is("ne", x, 0);
-  return one(m.sum(counted, m.dims_or_all(1, x), false, kInt64, p.result().dims));
+  const ValueId counted = p.dtype(x) == kBool ? x : p.is("ne", x, 0);
+  return one(sum(p, counted, dims_or_all(p, 1, x), false, kInt64, p.result().dims));
 }
 
 // (self, dim?, keepdim, dtype?)
 Results nansum(Pieces& p) {
-  Maker m{p};
   if (!is_real(p.result().dtype) || !is_real(p.dtype(p.value(0)))) return kNot;
-  ValueId x = m.operand(0);
+  ValueId x = operand(p, 0);
   if (is_float(p.dtype(x)))
-    x = m.number_where(p.op("aten::isnan", "", {Arg::of_value(x)}, kBool, m.dims(x)), 0, x);
-  return m.rounded(m.sum(x, m.dims_or_all(1, x), p.args[2].i != 0, p.dtype(x), p.result().dims));
+    x = p.number_where(p.op("aten::isnan", "", {Arg::of_value(x)}, kBool, p.dims(x)), 0, x);
+  return rounded(p, sum(p, x, dims_or_all(p, 1, x), p.args[2].i != 0, p.dtype(x), p.result().dims));
 }
 
 // (self, dim?, correction?, keepdim)
 Results std_mean(Pieces& p) {
-  Maker m{p};
   const ValueId x = p.value(0);
-  std::vector<int64_t> over = m.dims_or_all(1, x);
+  Dims over = dims_or_all(p, 1, x);
   if (p.node.overload != "correction" || !is_float(p.dtype(x)) || over.empty()) return kNot;
   const Arg dims = Arg::of_ints(std::move(over));
   const ValueId mean = p.op("aten::mean", "dim", {p.args[0], dims, p.args[3], Arg::none()}, p.result(1).dtype,
@@ -503,69 +378,61 @@ Results rsub(Pieces& p) {
 
 // log(exp a + exp b), of base 2: from the larger one on. Equal infinities are their own sum.
 Results logaddexp(Pieces& p) {
-  Maker m{p};
   if (!is_float(p.result().dtype)) return kNot;
   const bool of_two = p.node.name == "aten::logaddexp2";
-  const ValueId a = m.operand(0), b = m.operand(1), high = m.of_two("maximum", a, b);
+  const ValueId a = operand(p, 0), b = operand(p, 1), high = p.of_two("maximum", a, b);
   const ValueId power =
-      p.unary(of_two ? "aten::exp2" : "aten::exp", p.unary("aten::neg", p.unary("aten::abs", m.sub(a, b))));
+      p.unary(of_two ? "aten::exp2" : "aten::exp", p.unary("aten::neg", p.unary("aten::abs", p.sub(a, b))));
   ValueId rest = p.unary("aten::log1p", power);
-  if (of_two) rest = m.times(rest, std::numbers::log2e);
+  if (of_two) rest = p.times(rest, std::numbers::log2e);
   const ValueId equal = p.op("aten::eq", "Tensor", {Arg::of_value(a), Arg::of_value(b)}, kBool,
-                             broadcast(m.dims(a), m.dims(b)));
-  const ValueId infinite = p.op("aten::isinf", "", {Arg::of_value(a)}, kBool, m.dims(a));
-  return m.rounded(m.where(m.both("logical_and", infinite, equal), a, m.add(high, rest)));
+                             broadcast(p.dims(a), p.dims(b)));
+  const ValueId infinite = p.op("aten::isinf", "", {Arg::of_value(a)}, kBool, p.dims(a));
+  return rounded(p, p.where(p.both("logical_and", infinite, equal), a, p.add(high, rest)));
 }
 
 Results xlog1py(Pieces& p) {
-  Maker m{p};
   if (p.node.overload != "" || !is_float(p.result().dtype)) return kNot;
-  const ValueId x = m.operand(0), y = m.operand(1);
-  const ValueId product = m.mul(x, p.unary("aten::log1p", y));
-  return m.rounded(m.where(p.op("aten::isnan", "", {Arg::of_value(y)}, kBool, m.dims(y)), y,
-                           m.number_where(m.is("eq", x, 0), 0, product)));
+  const ValueId x = operand(p, 0), y = operand(p, 1);
+  const ValueId product = p.mul(x, p.unary("aten::log1p", y));
+  return rounded(p, p.where(p.op("aten::isnan", "", {Arg::of_value(y)}, kBool, p.dims(y)), y,
+                            p.number_where(p.is("eq", x, 0), 0, product)));
 }
 
 Results ldexp(Pieces& p) {
-  Maker m{p};
   const DType exponent = is_float(p.dtype(p.value(1))) ? p.dtype(p.value(1)) : kF32;
   if (!is_float(p.result().dtype) || is_half(p.result().dtype) || is_half(exponent)) return kNot;
   const ValueId e = p.cast(p.value(1), exponent);
   const ValueId power =
-      p.op("aten::pow", "Scalar", {Arg::of_double(2), Arg::of_value(e)}, exponent, m.dims(e));
-  return one(m.mul(m.operand(0), p.cast(power, p.result().dtype)));
+      p.op("aten::pow", "Scalar", {Arg::of_double(2), Arg::of_value(e)}, exponent, p.dims(e));
+  return one(p.mul(operand(p, 0), p.cast(power, p.result().dtype)));
 }
 
 // (self, other, dim)
 Results cross(Pieces& p) {
-  Maker m{p};
   const DType dtype = p.result().dtype;
   if (!is_real(dtype)) return kNot;
   const auto whole = [&](size_t i) {
-    const ValueId v = m.operand(i);
-    return m.dims(v) == p.result().dims ? v : m.expand(v, p.result().dims);
+    const ValueId v = operand(p, i);
+    return p.dims(v) == p.result().dims ? v : p.expand(v, p.result().dims);
   };
   const ValueId a = whole(0), b = whole(1);
-  const size_t dim = m.dim_of(2, a);
-  const auto at = [&](ValueId v, int64_t i) { return m.slice(v, dim, i % 3, i % 3 + 1); };
+  const size_t dim = dim_of(p, 2, a);
+  const auto at = [&](ValueId v, int64_t i) { return p.slice(v, dim, i % 3, i % 3 + 1); };
   std::vector<ValueId> parts;
   for (int64_t i = 0; i < 3; i++)
-    parts.push_back(m.sub(m.mul(at(a, i + 1), at(b, i + 2)), m.mul(at(a, i + 2), at(b, i + 1))));
-  return m.rounded(m.cat(parts, dim));
+    parts.push_back(p.sub(p.mul(at(a, i + 1), at(b, i + 2)), p.mul(at(a, i + 2), at(b, i + 1))));
+  return rounded(p, p.cat(parts, dim));
 }
 
 // (self, vec1, vec2, beta, alpha)
 Results addr(Pieces& p) {
-  Maker m{p};
   if (!is_real(p.result().dtype) || !is_constant(p.args[3]) || !is_constant(p.args[4])) return kNot;
-  const ValueId a = m.operand(1), b = m.operand(2);
-  const double beta = number(p.args[3]), alpha = number(p.args[4]);
-  ValueId v =
-      m.mul(alpha == 1 ? p.reshape(a, {m.size(a, 0), 1}) : m.times(p.reshape(a, {m.size(a, 0), 1}), alpha),
-            p.reshape(b, {1, m.size(b, 0)}));
-  if (beta != 0)
-    v = m.add(beta == 1 ? m.operand(0) : m.times(m.operand(0), beta), v);  // of 0, self is not read
-  return m.rounded(v);
+  const ValueId a = operand(p, 1), b = operand(p, 2);
+  const auto scaled = [&](ValueId v, const Arg& by) { return number(by) == 1 ? v : p.scalar("mul", v, by); };
+  ValueId v = p.mul(scaled(p.reshape(a, {p.size(a, 0), 1}), p.args[4]), p.reshape(b, {1, p.size(b, 0)}));
+  if (number(p.args[3]) != 0) v = p.add(scaled(operand(p, 0), p.args[3]), v);  // of 0, self is not read
+  return rounded(p, v);
 }
 
 Results vdot(Pieces& p) {
@@ -577,67 +444,61 @@ Results vdot(Pieces& p) {
 
 // (self, dim), (grad, self, dim): the first half times the sigmoid of the second
 Results glu(Pieces& p) {
-  Maker m{p};
   if (!is_float(p.result().dtype)) return kNot;
   const bool backward = p.node.name == "aten::glu_backward";
-  const ValueId x = m.operand(backward ? 1 : 0);
-  const size_t dim = m.dim_of(backward ? 2 : 1, x);
-  const int64_t half = m.size(x, dim) / 2;
-  const ValueId a = m.slice(x, dim, 0, half), s = p.unary("aten::sigmoid", m.slice(x, dim, half, 2 * half));
-  if (!backward) return m.rounded(m.mul(a, s));
-  const ValueId first = m.mul(m.operand(0), s);
-  return m.rounded(m.cat({first, m.mul(m.mul(m.from(1, s), first), a)}, dim));
+  const ValueId x = operand(p, backward ? 1 : 0);
+  const size_t dim = dim_of(p, backward ? 2 : 1, x);
+  const int64_t half = p.size(x, dim) / 2;
+  const ValueId a = p.slice(x, dim, 0, half), s = p.unary("aten::sigmoid", p.slice(x, dim, half, 2 * half));
+  if (!backward) return rounded(p, p.mul(a, s));
+  const ValueId first = p.mul(operand(p, 0), s);
+  return rounded(p, p.cat({first, p.mul(p.mul(p.from(1, s), first), a)}, dim));
 }
 
 // (self, eps?), (grad, self, eps?)
 Results logit(Pieces& p) {
-  Maker m{p};
   const bool backward = p.node.name == "aten::logit_backward";
   const Arg& eps = p.args[backward ? 2 : 1];
   const bool limited = eps.kind == LAZYT_ARG_DOUBLE && eps.d >= 0;
   if (!is_float(p.result().dtype) || eps.kind == LAZYT_ARG_VALUE || (limited && is_half(p.result().dtype)))
     return kNot;
-  ValueId x = m.operand(backward ? 1 : 0);
+  ValueId x = operand(p, backward ? 1 : 0);
   const double low = limited ? eps.d : 0, high = 1 - low;
   if (!backward) {
     if (limited)
       x = p.op("aten::clamp", "", {Arg::of_value(x), Arg::of_double(low), Arg::of_double(high)}, p.dtype(x),
-               m.dims(x));
-    return m.rounded(p.unary("aten::log", m.div(x, m.from(1, x))));
+               p.dims(x));
+    return rounded(p, p.unary("aten::log", p.div(x, p.from(1, x))));
   }
-  const ValueId outside = m.both("logical_or", m.is("lt", x, low), m.is("gt", x, high));
+  const ValueId outside = p.both("logical_or", p.is("lt", x, low), p.is("gt", x, high));
   const double there = limited ? 0 : std::numeric_limits<double>::quiet_NaN();
-  return m.rounded(m.number_where(outside, there, m.div(m.operand(0), m.mul(x, m.from(1, x)))));
+  return rounded(p, p.number_where(outside, there, p.div(operand(p, 0), p.mul(x, p.from(1, x)))));
 }
 
 Results sinc(Pieces& p) {
-  Maker m{p};
   if (!is_float(p.result().dtype)) return kNot;
-  const ValueId x = m.operand(0), product = m.times(x, std::numbers::pi);
-  return m.rounded(m.number_where(m.is("eq", x, 0), 1, m.div(p.unary("aten::sin", product), product)));
+  const ValueId x = operand(p, 0), product = p.times(x, std::numbers::pi);
+  return rounded(p, p.number_where(p.is("eq", x, 0), 1, p.div(p.unary("aten::sin", product), product)));
 }
 
 Results angle_units(Pieces& p) {
-  Maker m{p};
   if (!is_float(p.result().dtype)) return kNot;
-  return m.rounded(m.times(m.operand(0),
-                           p.node.name == "aten::deg2rad" ? std::numbers::pi / 180 : 180 / std::numbers::pi));
+  return rounded(p, p.times(operand(p, 0), p.node.name == "aten::deg2rad" ? std::numbers::pi / 180
+                                                                          : 180 / std::numbers::pi));
 }
 
 // -x log x
 Results entr(Pieces& p) {
-  Maker m{p};
   if (!is_float(p.result().dtype)) return kNot;
-  const ValueId x = m.operand(0);
-  const ValueId inside = m.mul(p.unary("aten::neg", x), p.unary("aten::log", x));
-  return m.rounded(
-      m.number_where(m.is("eq", x, 0), 0,
-                     m.number_where(m.is("lt", x, 0), -std::numeric_limits<double>::infinity(), inside)));
+  const ValueId x = operand(p, 0);
+  const ValueId inside = p.mul(p.unary("aten::neg", x), p.unary("aten::log", x));
+  return rounded(
+      p, p.number_where(p.is("eq", x, 0), 0,
+                        p.number_where(p.is("lt", x, 0), -std::numeric_limits<double>::infinity(), inside)));
 }
 
 // (start, end, steps, ...): from both ends towards the middle
 Results linspace(Pieces& p) {
-  Maker m{p};
   const DType dtype = p.result().dtype;
   if ((dtype != kF32 && dtype != kF64) || !is_constant(p.args[0]) || !is_constant(p.args[1]) ||
       p.args[2].kind != LAZYT_ARG_INT)
@@ -654,80 +515,80 @@ Results linspace(Pieces& p) {
            {Arg::of_int(0), Arg::of_int(steps), Arg::of_int(1), Arg::of_int(dtype, LAZYT_ARG_DTYPE),
             Arg::of_int(0, LAZYT_ARG_LAYOUT), Arg::of_int(0, LAZYT_ARG_DEVICE), Arg::none()},
            dtype, {steps});
-  const ValueId up = m.plus(m.times(i, step), start),
-                down = m.from(end, m.times(m.from(static_cast<double>(steps - 1), i), step));
-  return one(m.where(m.is("lt", i, static_cast<double>(steps / 2)), up, down));
+  const ValueId up = p.plus(p.times(i, step), start),
+                down = p.from(end, p.times(p.from(static_cast<double>(steps - 1), i), step));
+  return one(p.where(p.is("lt", i, static_cast<double>(steps / 2)), up, down));
 }
 
 // ---- losses and distances: bound 8
 
 // log(1 + exp(-target self)). (self, target, reduction), (grad, self, target, reduction)
 Results soft_margin_loss(Pieces& p) {
-  Maker m{p};
   if (!is_float(p.result().dtype)) return kNot;
   const bool backward = p.node.name.ends_with("_backward");
-  const ValueId x = m.operand(backward ? 1 : 0), target = m.operand(backward ? 2 : 1);
+  const ValueId x = operand(p, backward ? 1 : 0), target = operand(p, backward ? 2 : 1);
   const int64_t reduction = p.args.back().i;
-  const ValueId negative = p.unary("aten::neg", target), z = p.unary("aten::exp", m.mul(negative, x));
-  if (!backward) return m.reduced(p.unary("aten::log1p", z), reduction);
-  ValueId v = m.div(m.mul(negative, z), m.plus(z, 1));
-  if (reduction == 1) v = m.times(v, 1.0 / static_cast<double>(p.meta(x).numel()));
-  return m.rounded(m.mul(v, m.operand(0)));
+  const ValueId negative = p.unary("aten::neg", target), z = p.unary("aten::exp", p.mul(negative, x));
+  const double mean = 1.0 / static_cast<double>(p.meta(x).numel());
+  if (!backward) {
+    const ValueId loss = p.unary("aten::log1p", z);
+    if (reduction == 0) return rounded(p, loss);
+    const ValueId total = sum(p, loss, p.all_dims(loss), false, p.dtype(loss), {});
+    return rounded(p, reduction == 1 ? p.times(total, mean) : total);
+  }
+  ValueId v = p.div(p.mul(negative, z), p.plus(z, 1));
+  if (reduction == 1) v = p.times(v, mean);
+  return rounded(p, p.mul(v, operand(p, 0)));
 }
 
 // Distances of each row of one from each of the other: (x1, x2, p, mode), (grad, x1, x2, p, cdist)
 Results cdist(Pieces& p) {
-  Maker m{p};
   const bool backward = p.node.name == "aten::_cdist_backward";
   const size_t first = backward ? 1 : 0;
   const ValueId x1 = p.value(first), x2 = p.value(first + 1);
   const Arg& norm = p.args[first + 2];
-  const size_t rank = m.rank(x1);
+  const size_t rank = p.rank(x1);
   if (!is_constant(norm) || (p.result().dtype != kF32 && p.result().dtype != kF64) || p.result().numel() == 0)
     return kNot;
   const double order = number(norm);
-  if (rank != m.rank(x2) || (order != 1 && order != 2) || m.size(x1, rank - 1) == 0) return kNot;
+  if (rank != p.rank(x2) || (order != 1 && order != 2) || p.size(x1, rank - 1) == 0) return kNot;
   for (size_t i = 0; i + 2 < rank; i++)
-    if (m.size(x1, i) != m.size(x2, i) || (backward && m.size(x1, i) != m.size(p.value(0), i))) return kNot;
-  const ValueId difference = m.sub(m.with_one(x1, rank - 1), m.with_one(x2, rank - 2));
+    if (p.size(x1, i) != p.size(x2, i) || (backward && p.size(x1, i) != p.size(p.value(0), i))) return kNot;
+  const ValueId difference = p.sub(p.with_one(x1, rank - 1), p.with_one(x2, rank - 2));
   constexpr int64_t kMostElements = 1 << 24;  // that differences may take in memory
   if (p.meta(difference).numel() > kMostElements) return kNot;
   const auto last = static_cast<int64_t>(rank);
   if (!backward) {
-    const ValueId terms = order == 1 ? p.unary("aten::abs", difference) : m.mul(difference, difference);
-    const ValueId total = m.sum(terms, {last}, false, p.dtype(terms), p.result().dims);
+    const ValueId terms = order == 1 ? p.unary("aten::abs", difference) : p.mul(difference, difference);
+    const ValueId total = sum(p, terms, {last}, false, p.dtype(terms), p.result().dims);
     return one(order == 1 ? total : p.unary("aten::sqrt", total));
   }
-  const ValueId grad = m.with_one(p.value(0), rank), distance = m.with_one(p.value(4), rank);
+  const ValueId grad = p.with_one(p.value(0), rank), distance = p.with_one(p.value(4), rank);
   // Where two rows are one, no direction is steeper than another.
   const ValueId slope = order == 1 ? p.unary("aten::sign", difference)
-                                   : m.number_where(m.is("eq", distance, 0), 0, m.div(difference, distance));
-  return one(m.sum(m.mul(grad, slope), {last - 1}, false, p.dtype(slope), p.result().dims));
+                                   : p.number_where(p.is("eq", distance, 0), 0, p.div(difference, distance));
+  return one(sum(p, p.mul(grad, slope), {last - 1}, false, p.dtype(slope), p.result().dims));
 }
 
 // (x1, x2): distances by a product, |a|^2 - 2 a b + |b|^2, which rounds near 0 as eager's does
 Results euclidean_dist(Pieces& p) {
-  Maker m{p};
   const ValueId x1 = p.value(0), x2 = p.value(1);
-  const size_t rank = m.rank(x1);
+  const size_t rank = p.rank(x1);
   if ((p.result().dtype != kF32 && p.result().dtype != kF64) || p.result().numel() == 0 ||
-      rank != m.rank(x2) || rank > 3)
+      rank != p.rank(x2) || rank > 3)
     return kNot;
-  if (rank == 3 && m.size(x1, 0) != m.size(x2, 0)) return kNot;
+  if (rank == 3 && p.size(x1, 0) != p.size(x2, 0)) return kNot;
   const auto last = static_cast<int64_t>(rank) - 1;
-  const auto square = [&](ValueId v) { return p.reduce("sum", m.mul(v, v), {last}); };
+  const auto square = [&](ValueId v) { return p.reduce("sum", p.mul(v, v), {last}); };
   const auto ones = [&](ValueId v) {
-    Dims d = m.dims(v);
+    Dims d = p.dims(v);
     d[rank - 1] = 1;
     return p.full(Arg::of_int(1), p.dtype(v), std::move(d));
   };
-  const ValueId left = m.cat({m.times(x1, -2), square(x1), ones(x1)}, rank - 1),
-                right = m.cat({x2, ones(x2), square(x2)}, rank - 1);
-  Dims order(rank);
-  std::iota(order.begin(), order.end(), 0);
-  std::swap(order[rank - 1], order[rank - 2]);
+  const ValueId left = p.cat({p.times(x1, -2), square(x1), ones(x1)}, rank - 1),
+                right = p.cat({x2, ones(x2), square(x2)}, rank - 1);
   const ValueId product = p.op(rank == 3 ? "aten::bmm" : "aten::mm", "",
-                               {Arg::of_value(left), Arg::of_value(p.permute(right, std::move(order)))},
+                               {Arg::of_value(left), Arg::of_value(p.swap(right, rank - 1, rank - 2))},
                                p.result().dtype, p.result().dims);
   return one(p.unary("aten::sqrt", p.op("aten::clamp_min", "", {Arg::of_value(product), Arg::of_int(0)},
                                         p.result().dtype, p.result().dims)));
@@ -736,37 +597,35 @@ Results euclidean_dist(Pieces& p) {
 // ---- weight norm: v g / |v|, the norm over all dims but the first or the last one; bound 8 + log2 of the
 // row
 
-std::vector<int64_t> dims_but(const Maker& m, ValueId v, int64_t dim) {
-  std::vector<int64_t> over = m.all_dims(v);
+Dims dims_but(const Pieces& p, ValueId v, int64_t dim) {
+  Dims over = p.all_dims(v);
   std::erase(over, dim);
   return over;
 }
 
-bool is_outer(const Maker& m, ValueId v, int64_t dim) {
-  return dim == 0 || dim == static_cast<int64_t>(m.rank(v)) - 1;
+bool is_outer(const Pieces& p, ValueId v, int64_t dim) {
+  return dim == 0 || dim == static_cast<int64_t>(p.rank(v)) - 1;
 }
 
 // (v, g, dim) -> w, norms; of halves, norms are f32
 Results weight_norm(Pieces& p) {
-  Maker m{p};
   const DType dtype = wide(p.result().dtype);
-  const ValueId v = m.operand(0), g = m.operand(1);
-  if (!is_float(dtype) || !is_outer(m, v, p.args[2].i) || p.meta(v).numel() == 0) return kNot;
-  const ValueId norms = p.unary("aten::sqrt", p.reduce("sum", m.mul(v, v), dims_but(m, v, p.args[2].i)));
-  return std::vector<ValueId>{p.cast(m.mul(v, m.div(g, norms)), p.result(0).dtype),
+  const ValueId v = operand(p, 0), g = operand(p, 1);
+  if (!is_float(dtype) || !is_outer(p, v, p.args[2].i) || p.meta(v).numel() == 0) return kNot;
+  const ValueId norms = p.unary("aten::sqrt", p.reduce("sum", p.mul(v, v), dims_but(p, v, p.args[2].i)));
+  return std::vector<ValueId>{p.cast(p.mul(v, p.div(g, norms)), p.result(0).dtype),
                               p.reshape(p.cast(norms, p.result(1).dtype), p.result(1).dims)};
 }
 
 // (grad, v, g, norms, dim) -> gradients of v and g
 Results weight_norm_backward(Pieces& p) {
-  Maker m{p};
   const DType dtype = wide(p.result().dtype);
-  const ValueId grad = m.operand(0), v = m.operand(1), g = m.operand(2), norms = p.cast(p.value(3), dtype);
-  if (!is_float(dtype) || !is_outer(m, v, p.args[4].i) || p.meta(v).numel() == 0) return kNot;
-  const ValueId along = p.reduce("sum", m.mul(grad, v), dims_but(m, v, p.args[4].i));
-  const ValueId across = m.sub(grad, m.mul(v, m.div(along, m.mul(norms, norms))));
-  return std::vector<ValueId>{p.cast(m.mul(m.div(g, norms), across), p.result(0).dtype),
-                              p.reshape(p.cast(m.div(along, norms), p.result(1).dtype), p.result(1).dims)};
+  const ValueId grad = operand(p, 0), v = operand(p, 1), g = operand(p, 2), norms = p.cast(p.value(3), dtype);
+  if (!is_float(dtype) || !is_outer(p, v, p.args[4].i) || p.meta(v).numel() == 0) return kNot;
+  const ValueId along = p.reduce("sum", p.mul(grad, v), dims_but(p, v, p.args[4].i));
+  const ValueId across = p.sub(grad, p.mul(v, p.div(along, p.mul(norms, norms))));
+  return std::vector<ValueId>{p.cast(p.mul(p.div(g, norms), across), p.result(0).dtype),
+                              p.reshape(p.cast(p.div(along, norms), p.result(1).dtype), p.result(1).dims)};
 }
 
 }  // namespace

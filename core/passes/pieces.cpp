@@ -1,6 +1,8 @@
 #include "passes/pieces.h"
 
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 
 namespace lazyt::passes {
 
@@ -24,6 +26,12 @@ namespace {
 bool has_alpha(const std::string& name) { return name == "add" || name == "sub"; }
 }  // namespace
 
+Dims Pieces::all_dims(ValueId v) const {
+  Dims all(rank(v));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
 ValueId Pieces::binary(const std::string& name, ValueId a, ValueId b) {
   std::vector<Arg> list = {Arg::of_value(a), Arg::of_value(b)};
   if (has_alpha(name)) list.push_back(Arg::of_int(1));
@@ -38,6 +46,27 @@ ValueId Pieces::scalar(const std::string& name, ValueId a, Arg number) {
 
 ValueId Pieces::compare(const std::string& name, ValueId a, Arg number) {
   return op("aten::" + name, "Scalar", {Arg::of_value(a), std::move(number)}, LAZYT_DTYPE_BOOL, dims(a));
+}
+
+Arg Pieces::number(double n) {
+  return std::trunc(n) == n && std::abs(n) < 1 << 30 ? Arg::of_int(static_cast<int64_t>(n)) : Arg::of_double(n);
+}
+
+ValueId Pieces::of_two(const std::string& name, ValueId a, ValueId b) {
+  return op("aten::" + name, "", {Arg::of_value(a), Arg::of_value(b)}, dtype(a), broadcast(dims(a), dims(b)));
+}
+
+ValueId Pieces::both(const std::string& name, ValueId a, ValueId b) {
+  return op("aten::" + name, "", {Arg::of_value(a), Arg::of_value(b)}, LAZYT_DTYPE_BOOL, broadcast(dims(a), dims(b)));
+}
+
+ValueId Pieces::where(ValueId which, ValueId a, ValueId b) {
+  return op("aten::where", "self", {Arg::of_value(which), Arg::of_value(a), Arg::of_value(b)}, dtype(b),
+            broadcast(dims(which), broadcast(dims(a), dims(b))));
+}
+
+ValueId Pieces::number_where(ValueId which, double n, ValueId b) {
+  return op("aten::where", "ScalarSelf", {Arg::of_value(which), number(n), Arg::of_value(b)}, dtype(b), broadcast(dims(which), dims(b)));
 }
 
 ValueId Pieces::cast(ValueId x, DType to) {
@@ -60,12 +89,64 @@ ValueId Pieces::permute(ValueId x, Dims order) {
   return op("aten::permute", "", {Arg::of_value(x), Arg::of_ints(std::move(order))}, dtype(x), std::move(out));
 }
 
-ValueId Pieces::slice(ValueId x, int64_t dim, int64_t start, int64_t end) {
+ValueId Pieces::swap(ValueId x, size_t a, size_t b) {
+  Dims order = all_dims(x);
+  std::swap(order[a], order[b]);
+  return permute(x, std::move(order));
+}
+
+ValueId Pieces::move(ValueId x, size_t from, size_t to) {
+  Dims order = all_dims(x);
+  order.erase(order.begin() + static_cast<int64_t>(from));
+  order.insert(order.begin() + static_cast<int64_t>(to), static_cast<int64_t>(from));
+  return permute(x, std::move(order));
+}
+
+ValueId Pieces::slice(ValueId x, size_t dim, int64_t start, int64_t end, int64_t step) {
+  if (start == 0 && end == size(x, dim) && step == 1) return x;
   Dims out = dims(x);
-  out[static_cast<size_t>(dim)] = end - start;
+  out[dim] = (end - start + step - 1) / step;
   return op("aten::slice", "Tensor",
-            {Arg::of_value(x), Arg::of_int(dim), Arg::of_int(start), Arg::of_int(end), Arg::of_int(1)}, dtype(x),
+            {Arg::of_value(x), Arg::of_int(static_cast<int64_t>(dim)), Arg::of_int(start), Arg::of_int(end), Arg::of_int(step)}, dtype(x),
             std::move(out));
+}
+
+ValueId Pieces::flip(ValueId x, size_t dim) {
+  return op("aten::flip", "", {Arg::of_value(x), Arg::of_ints({static_cast<int64_t>(dim)})}, dtype(x), dims(x));
+}
+
+ValueId Pieces::cat(const std::vector<ValueId>& parts, size_t dim) {
+  if (parts.size() == 1) return parts[0];
+  Dims out = dims(parts[0]);
+  out[dim] = 0;
+  std::vector<Arg> list;
+  for (ValueId v : parts) list.push_back(Arg::of_value(v)), out[dim] += size(v, dim);
+  return op("aten::cat", "", {Arg::of_list(std::move(list)), Arg::of_int(static_cast<int64_t>(dim))}, dtype(parts[0]), std::move(out));
+}
+
+ValueId Pieces::expand(ValueId x, Dims to) {
+  return op("aten::expand", "", {Arg::of_value(x), Arg::of_ints(to), Arg::of_bool(false)}, dtype(x), to);
+}
+
+ValueId Pieces::pad(ValueId x, size_t dim, int64_t before, int64_t behind) {
+  if (before == 0 && behind == 0) return x;
+  Dims out = dims(x);
+  out[dim] += before + behind;
+  Dims pads(2 * (rank(x) - dim), 0);  // the last dim first
+  pads[pads.size() - 2] = before, pads[pads.size() - 1] = behind;
+  return op("aten::constant_pad_nd", "", {Arg::of_value(x), Arg::of_ints(std::move(pads)), Arg::of_int(0)}, dtype(x), std::move(out));
+}
+
+ValueId Pieces::with_one(ValueId x, size_t dim) {
+  Dims to = dims(x);
+  to.insert(to.begin() + static_cast<int64_t>(dim), 1);
+  return reshape(x, std::move(to));
+}
+
+ValueId Pieces::without(ValueId x, size_t dim) {
+  Dims to = dims(x);
+  to.erase(to.begin() + static_cast<int64_t>(dim));
+  return reshape(x, std::move(to));
 }
 
 ValueId Pieces::full(Arg number, DType dtype, Dims dims) {

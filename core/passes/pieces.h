@@ -26,6 +26,9 @@ class Pieces {
   ValueId value(size_t i) const { return args[i].value; }
   const ir::Meta& meta(ValueId v) const { return graph_.values[v].meta; }
   const base::Dims& dims(ValueId v) const { return meta(v).dims; }
+  int64_t size(ValueId v, size_t dim) const { return dims(v)[dim]; }
+  size_t rank(ValueId v) const { return dims(v).size(); }
+  base::Dims all_dims(ValueId v) const;  // 0, 1, ...
   base::DType dtype(ValueId v) const { return meta(v).dtype; }
   bool is_host_scalar(ValueId v) const { return graph_.values[v].kind == ir::ValueKind::kHostScalar; }
   const ir::Meta& result(uint32_t r = 0) const { return from_.values[node.first_result + r].meta; }
@@ -46,15 +49,42 @@ class Pieces {
   ValueId binary(const std::string& name, ValueId a, ValueId b);
   ValueId scalar(const std::string& name, ValueId a, Arg number);
   ValueId compare(const std::string& name, ValueId a, Arg number);
+  ValueId add(ValueId a, ValueId b) { return binary("add", a, b); }
+  ValueId sub(ValueId a, ValueId b) { return binary("sub", a, b); }
+  ValueId mul(ValueId a, ValueId b) { return binary("mul", a, b); }
+  ValueId div(ValueId a, ValueId b) { return binary("div", a, b); }
+  // With a number known to the rule; whole ones are passed as such, as operands may be integers.
+  ValueId plus(ValueId a, double n) { return scalar("add", a, number(n)); }
+  ValueId times(ValueId a, double n) { return scalar("mul", a, number(n)); }
+  ValueId from(double n, ValueId a) { return scalar("rsub", a, number(n)); }  // n - a
+  ValueId is(const char* relation, ValueId a, double n) { return compare(relation, a, number(n)); }
+  // Operators of two values without an overload: maximum; logical_and, whose result is bool.
+  ValueId of_two(const std::string& name, ValueId a, ValueId b);
+  ValueId both(const std::string& name, ValueId a, ValueId b);
+  ValueId where(ValueId which, ValueId a, ValueId b);
+  ValueId number_where(ValueId which, double n, ValueId b);
   ValueId cast(ValueId x, base::DType to);
   ValueId reshape(ValueId x, base::Dims to);
   ValueId permute(ValueId x, base::Dims order);
-  ValueId slice(ValueId x, int64_t dim, int64_t start, int64_t end);
+  // Two dims swapped; one moved to stand at `to`.
+  ValueId swap(ValueId x, size_t a, size_t b);
+  ValueId move(ValueId x, size_t from, size_t to);
+  ValueId slice(ValueId x, size_t dim, int64_t start, int64_t end, int64_t step = 1);
+  ValueId flip(ValueId x, size_t dim);
+  ValueId cat(const std::vector<ValueId>& parts, size_t dim);
+  ValueId expand(ValueId x, base::Dims to);
+  // Zeros before and behind, along one dim.
+  ValueId pad(ValueId x, size_t dim, int64_t before, int64_t behind);
+  // A dim of size 1 more, or less.
+  ValueId with_one(ValueId x, size_t dim);
+  ValueId without(ValueId x, size_t dim);
   ValueId full(Arg number, base::DType dtype, base::Dims dims);
   // sum, mean or amax over dims that stay with size 1.
   ValueId reduce(const std::string& name, ValueId x, std::vector<int64_t> over);
 
  private:
+  static Arg number(double n);
+
   ir::Graph& graph_;
   const ir::Graph& from_;
 };

@@ -18,31 +18,20 @@ using ir::ValueId;
 struct Cell {
   Pieces& p;
 
-  ValueId add(ValueId a, ValueId b) { return p.binary("add", a, b); }
-  ValueId sub(ValueId a, ValueId b) { return p.binary("sub", a, b); }
-  ValueId mul(ValueId a, ValueId b) { return p.binary("mul", a, b); }
   ValueId sigmoid(ValueId x) { return p.unary("aten::sigmoid", x); }
   ValueId tanh(ValueId x) { return p.unary("aten::tanh", x); }
-  ValueId one_less(ValueId x) {  // 1 - x
-    return p.op("aten::rsub", "Scalar", {Arg::of_value(x), Arg::of_int(1), Arg::of_int(1)}, p.dtype(x), p.dims(x));
-  }
-  ValueId from_sigmoid(ValueId grad, ValueId s) { return mul(mul(grad, s), one_less(s)); }
-  ValueId from_tanh(ValueId grad, ValueId t) { return mul(grad, one_less(mul(t, t))); }
+  ValueId one_less(ValueId x) { return p.from(1, x); }
+  ValueId from_sigmoid(ValueId grad, ValueId s) { return p.mul(p.mul(grad, s), one_less(s)); }
+  ValueId from_tanh(ValueId grad, ValueId t) { return p.mul(grad, one_less(p.mul(t, t))); }
   ValueId with_bias(size_t gates, size_t bias) {
-    return p.is_none(bias) ? p.value(gates) : add(p.value(gates), p.value(bias));
+    return p.is_none(bias) ? p.value(gates) : p.add(p.value(gates), p.value(bias));
   }
   // Part i of n side by side.
   ValueId part(ValueId x, int64_t i, int64_t n) {
     const int64_t width = p.dims(x)[1] / n;
     return p.slice(x, 1, i * width, (i + 1) * width);
   }
-  ValueId join(std::vector<ValueId> parts) {
-    Dims dims = p.dims(parts[0]);
-    dims[1] *= static_cast<int64_t>(parts.size());
-    std::vector<Arg> list;
-    for (ValueId v : parts) list.push_back(Arg::of_value(v));
-    return p.op("aten::cat", "", {Arg::of_list(std::move(list)), Arg::of_int(1)}, p.dtype(parts[0]), std::move(dims));
-  }
+  ValueId join(const std::vector<ValueId>& parts) { return p.cat(parts, 1); }
   ValueId bias_of(ValueId gates) { return p.reshape(p.reduce("sum", gates, {0}), {p.dims(gates)[1]}); }
 };
 
@@ -51,11 +40,11 @@ struct Cell {
 // (input_gates, hidden_gates, cx, input_bias?, hidden_bias?) -> hy, cy, workspace: the activated gates i, f, g, o.
 std::optional<std::vector<ValueId>> lstm_cell(Pieces& p) {
   Cell c{p};
-  const ValueId gates = c.add(c.with_bias(0, 3), c.with_bias(1, 4)), cx = p.value(2);
+  const ValueId gates = c.p.add(c.with_bias(0, 3), c.with_bias(1, 4)), cx = p.value(2);
   const ValueId i = c.sigmoid(c.part(gates, 0, 4)), f = c.sigmoid(c.part(gates, 1, 4)), g = c.tanh(c.part(gates, 2, 4)),
                 o = c.sigmoid(c.part(gates, 3, 4));
-  const ValueId cy = c.add(c.mul(f, cx), c.mul(i, g));
-  return std::vector{c.mul(o, c.tanh(cy)), cy, c.join({i, f, g, o})};
+  const ValueId cy = c.p.add(c.p.mul(f, cx), c.p.mul(i, g));
+  return std::vector{c.p.mul(o, c.tanh(cy)), cy, c.join({i, f, g, o})};
 }
 
 // (grad_hy?, grad_cy?, cx, cy, workspace, has_bias) -> gradients of the gates, of cx, of the biases
@@ -70,13 +59,13 @@ std::optional<std::vector<ValueId>> lstm_cell_backward(Pieces& p) {
     d_cy = p.value(1);
     d_o = p.full(Arg::of_int(0), p.dtype(o), p.dims(o));
   } else {
-    d_cy = c.from_tanh(c.mul(p.value(0), o), tanh_cy);
-    if (!p.is_none(1)) d_cy = c.add(p.value(1), d_cy);
-    d_o = c.mul(p.value(0), tanh_cy);
+    d_cy = c.from_tanh(c.p.mul(p.value(0), o), tanh_cy);
+    if (!p.is_none(1)) d_cy = c.p.add(p.value(1), d_cy);
+    d_o = c.p.mul(p.value(0), tanh_cy);
   }
-  const ValueId d_gates = c.join({c.from_sigmoid(c.mul(d_cy, g), i), c.from_sigmoid(c.mul(d_cy, cx), f),
-                                  c.from_tanh(c.mul(d_cy, i), g), c.from_sigmoid(d_o, o)});
-  std::vector<ValueId> out{d_gates, c.mul(d_cy, f)};
+  const ValueId d_gates = c.join({c.from_sigmoid(c.p.mul(d_cy, g), i), c.from_sigmoid(c.p.mul(d_cy, cx), f),
+                                  c.from_tanh(c.p.mul(d_cy, i), g), c.from_sigmoid(d_o, o)});
+  std::vector<ValueId> out{d_gates, c.p.mul(d_cy, f)};
   if (p.node.result_count > 2) out.push_back(c.bias_of(d_gates));
   return out;
 }
@@ -85,11 +74,11 @@ std::optional<std::vector<ValueId>> lstm_cell_backward(Pieces& p) {
 std::optional<std::vector<ValueId>> gru_cell(Pieces& p) {
   Cell c{p};
   const ValueId in = c.with_bias(0, 3), hidden = c.with_bias(1, 4), hx = p.value(2);
-  const ValueId r = c.sigmoid(c.add(c.part(in, 0, 3), c.part(hidden, 0, 3)));
-  const ValueId z = c.sigmoid(c.add(c.part(in, 1, 3), c.part(hidden, 1, 3)));
+  const ValueId r = c.sigmoid(c.p.add(c.part(in, 0, 3), c.part(hidden, 0, 3)));
+  const ValueId z = c.sigmoid(c.p.add(c.part(in, 1, 3), c.part(hidden, 1, 3)));
   const ValueId hidden_n = c.part(hidden, 2, 3);
-  const ValueId n = c.tanh(c.add(c.part(in, 2, 3), c.mul(r, hidden_n)));
-  return std::vector{c.add(n, c.mul(z, c.sub(hx, n))), c.join({r, z, n, hx, hidden_n})};
+  const ValueId n = c.tanh(c.p.add(c.part(in, 2, 3), c.p.mul(r, hidden_n)));
+  return std::vector{c.p.add(n, c.p.mul(z, c.p.sub(hx, n))), c.join({r, z, n, hx, hidden_n})};
 }
 
 // (grad_hy, workspace, has_bias) -> gradients of input_gates, hidden_gates, hx, input_bias, hidden_bias
@@ -98,10 +87,10 @@ std::optional<std::vector<ValueId>> gru_cell_backward(Pieces& p) {
   const ValueId grad = p.value(0), workspace = p.value(1);
   const ValueId r = c.part(workspace, 0, 5), z = c.part(workspace, 1, 5), n = c.part(workspace, 2, 5), hx = c.part(workspace, 3, 5),
                 hidden_n = c.part(workspace, 4, 5);
-  const ValueId d_z = c.from_sigmoid(c.mul(grad, c.sub(hx, n)), z), d_n = c.from_tanh(c.mul(grad, c.one_less(z)), n);
-  const ValueId d_r = c.from_sigmoid(c.mul(d_n, hidden_n), r);
-  const ValueId d_input = c.join({d_r, d_z, d_n}), d_hidden = c.join({d_r, d_z, c.mul(d_n, r)});
-  std::vector<ValueId> out{d_input, d_hidden, c.mul(grad, z)};
+  const ValueId d_z = c.from_sigmoid(c.p.mul(grad, c.p.sub(hx, n)), z), d_n = c.from_tanh(c.p.mul(grad, c.one_less(z)), n);
+  const ValueId d_r = c.from_sigmoid(c.p.mul(d_n, hidden_n), r);
+  const ValueId d_input = c.join({d_r, d_z, d_n}), d_hidden = c.join({d_r, d_z, c.p.mul(d_n, r)});
+  std::vector<ValueId> out{d_input, d_hidden, c.p.mul(grad, z)};
   if (p.node.result_count > 3) out.insert(out.end(), {c.bias_of(d_input), c.bias_of(d_hidden)});
   return out;
 }
@@ -121,7 +110,6 @@ struct Steps {
   ValueId product(ValueId a, ValueId b) {
     return p.op("aten::mm", "", {Arg::of_value(a), Arg::of_value(b)}, p.dtype(a), {p.dims(a)[0], p.dims(b)[1]});
   }
-  ValueId add(ValueId a, ValueId b) { return p.binary("add", a, b); }
   ValueId turned(ValueId x) { return p.permute(x, {1, 0}); }
   ValueId rows(ValueId x) { return p.reshape(x, {length * batch, p.dims(x)[2]}); }
   ValueId steps(ValueId rows) { return p.reshape(rows, {length, batch, p.dims(rows)[1]}); }
@@ -132,13 +120,14 @@ struct Steps {
   // Of all steps, given in the order of time.
   ValueId whole(std::vector<ValueId> each) {
     if (reverse) std::reverse(each.begin(), each.end());
-    return join(each);
+    return p.cat(each, 0);
   }
   // What each step had from the one before it: the first, `begin`.
   ValueId before(ValueId rows, ValueId begin) {
     if (length == 1) return begin;
     const int64_t count = (length - 1) * batch;
-    return reverse ? join({p.slice(rows, 0, batch, batch + count), begin}) : join({begin, p.slice(rows, 0, 0, count)});
+    const ValueId others = reverse ? p.slice(rows, 0, batch, batch + count) : p.slice(rows, 0, 0, count);
+    return p.cat(reverse ? std::vector{others, begin} : std::vector{begin, others}, 0);
   }
   ValueId sum(ValueId rows) { return p.reshape(p.reduce("sum", rows, {0}), {p.dims(rows)[1]}); }
   // Results of a node of several.
@@ -147,15 +136,6 @@ struct Steps {
     std::vector<ValueId> out;
     for (size_t i = 0; i < dims.size(); i++) out.push_back(first + static_cast<ValueId>(i));
     return out;
-  }
-
- private:
-  ValueId join(const std::vector<ValueId>& parts) {
-    if (parts.size() == 1) return parts[0];
-    Dims dims{0, p.dims(parts[0])[1]};
-    std::vector<Arg> list;
-    for (ValueId v : parts) list.push_back(Arg::of_value(v)), dims[0] += p.dims(v)[0];
-    return p.op("aten::cat", "", {Arg::of_list(std::move(list)), Arg::of_int(0)}, p.dtype(parts[0]), std::move(dims));
   }
 };
 
@@ -190,7 +170,7 @@ std::optional<std::vector<ValueId>> lstm_layer_backward(Pieces& p) {
   for (int64_t t = s.length; t-- > 0;) {
     if (!p.is_none(0)) {
       const ValueId here = s.at(grad, t);
-      d_h = Arg::of_value(d_h.kind == LAZYT_ARG_NONE ? here : s.add(d_h.value, here));
+      d_h = Arg::of_value(d_h.kind == LAZYT_ARG_NONE ? here : p.add(d_h.value, here));
     }
     const std::vector<ValueId> made = s.cell("aten::_thnn_fused_lstm_cell_backward_impl",
                                              {d_h, d_c, Arg::of_value(t ? s.at(cells, t - 1) : cx), Arg::of_value(s.at(cells, t)),
@@ -233,12 +213,12 @@ std::optional<std::vector<ValueId>> gru_layer_backward(Pieces& p) {
   for (int64_t t = s.length; t-- > 0;) {
     if (!p.is_none(0)) {
       const ValueId here = s.at(grad, t);
-      d_h = Arg::of_value(d_h.kind == LAZYT_ARG_NONE ? here : s.add(d_h.value, here));
+      d_h = Arg::of_value(d_h.kind == LAZYT_ARG_NONE ? here : p.add(d_h.value, here));
     }
     const std::vector<ValueId> made = s.cell("aten::_thnn_fused_gru_cell_backward",
                                              {d_h, Arg::of_value(s.at(workspace, t)), Arg::of_bool(false)}, {gates, gates, p.dims(hx), {0}, {0}});
     inputs[static_cast<size_t>(t)] = made[0], hiddens[static_cast<size_t>(t)] = made[1];
-    d_h = Arg::of_value(s.add(made[2], s.product(made[1], w_hh)));
+    d_h = Arg::of_value(p.add(made[2], s.product(made[1], w_hh)));
   }
   const ValueId in = s.whole(inputs), hidden = s.whole(hiddens);
   return std::vector{s.steps(s.product(in, w_ih)), d_h.value, s.product(s.turned(in), s.rows(p.value(2))),

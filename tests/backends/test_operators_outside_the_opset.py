@@ -177,6 +177,35 @@ def test_special_values(function):
     torch.testing.assert_close(got.cpu(), want, equal_nan=True)
 
 
+@pytest.mark.usefixtures("no_islands")
+def test_large_whole_numbers_are_exact():
+    x = torch.randint(-9, 9, (5, 5))
+
+    def call(x):
+        return [
+            torch.addr(x, x[:, 0], x[0], alpha=2**60 + 1, beta=2**40 + 1),
+            torch.rsub(x, x, alpha=2**53 + 1),
+        ]
+
+    for got, want in zip(call(x.to("lazyt")), call(x), strict=True):
+        assert torch.equal(got.cpu(), want)
+
+
+@pytest.mark.usefixtures("no_islands")
+def test_numbers_for_operands():
+    x, n = torch.randn(5, 6), torch.tensor(1.5)
+    for f in (
+        torch.floor_divide,
+        torch.logaddexp,
+        torch.heaviside,
+        torch.clamp_min,
+        torch.rsub,
+        torch.special.xlog1py,
+    ):
+        torch.testing.assert_close(f(x.to("lazyt"), n).cpu(), f(x, n), equal_nan=True)
+    torch.testing.assert_close((2 // x.to("lazyt")).cpu(), 2 // x)
+
+
 def test_negative_places_are_cut_off_by_the_host():
     x = torch.randn(1, 2, 6, 6)
     for mode in ("reflect", "replicate"):

@@ -458,17 +458,15 @@ const uint64_t* Recorder::write(Call& call, uint64_t parts, uint64_t moved, cons
     t.slots.push_back(take_meta(m));
     t.slot_bytes.push_back(t.slots.back().span_bytes());
   }
-  if (!call.writes.empty()) {
-    for (uint32_t index : call.writes) {
-      const Storage& s = *call.operands[index];
-      const uint64_t* g = geometry[index];
-      base::Meta written = meta_of_tensor(g);
-      base::Meta natural = t.slots[s.slot];
-      bool covers = g[1] == 0 && written.is_dense() && written.span_bytes() == s.size_bytes;
-      bool unwritten = !s.pending && !s.data;
-      t.slots.push_back(unwritten && covers ? std::move(written) : std::move(natural));
-      t.slot_bytes.push_back(s.size_bytes);
-    }
+  for (uint32_t index : call.writes) {
+    const Storage& s = *call.operands[index];
+    const uint64_t* g = geometry[index];
+    base::Meta written = meta_of_tensor(g);
+    base::Meta natural = t.slots[s.slot];
+    bool covers = g[1] == 0 && written.is_dense() && written.span_bytes() == s.size_bytes;
+    bool unwritten = !s.pending && !s.data;
+    t.slots.push_back(unwritten && covers ? std::move(written) : std::move(natural));
+    t.slot_bytes.push_back(s.size_bytes);
   }
   uint64_t seed = t.tokens.empty() ? 0 : t.tokens.back().prefix_hash;
   t.tokens.push_back({offset, next_slot_, token_hash(seed, &t.words[offset], t.words.size() - offset), std::move(source), parts, moved});

@@ -6,7 +6,9 @@ import pytest
 import torch
 
 pytestmark = [
-    pytest.mark.skipif(os.environ.get("LAZYT_BACKEND") != "onednn", reason="other backends leave it to the host"),
+    pytest.mark.skipif(
+        os.environ.get("LAZYT_BACKEND") != "onednn", reason="other backends leave it to the host"
+    ),
     pytest.mark.usefixtures("no_islands"),
 ]
 
@@ -42,7 +44,7 @@ GROUPS = [ends(5, 16, 40), ends(0, 0, 40), ends(40, 40, 40), ends(0, 40, 40), en
 @pytest.mark.parametrize("turned", [False, True])
 def test_groups_of_rows(dtype, groups, turned):
     left = torch.randn(40, 24).to(dtype)
-    right = (torch.randn(3, 32, 24).to(dtype).mT if turned else torch.randn(3, 24, 32).to(dtype))
+    right = torch.randn(3, 32, 24).to(dtype).mT if turned else torch.randn(3, 24, 32).to(dtype)
     got = torch._grouped_mm(left.to("lazyt"), right.to("lazyt"), groups.to("lazyt")).cpu()
     want = as_slices(left, right, groups).to(dtype)
     assert got.shape == (40, 32) and got.dtype == dtype
@@ -59,6 +61,16 @@ def test_groups_of_columns(dtype, groups, turned):
     torch.testing.assert_close(got, as_slices(left, right, groups).to(dtype), **NEAR[dtype])
 
 
+def test_no_rows(dtype):
+    got = torch._grouped_mm(
+        *(
+            t.to("lazyt")
+            for t in (torch.ones(0, 8, dtype=dtype), torch.ones(2, 8, 8, dtype=dtype), ends(0, 0))
+        )
+    )
+    assert got.cpu().shape == (0, 8)
+
+
 def test_ends_that_are_wrong_read_nothing_outside():
     left, right = torch.randn(8, 4), torch.randn(3, 4, 8)
     for groups in (ends(4, 2, 8), ends(-3, 5, 8), ends(2, 99, 8)):
@@ -72,13 +84,22 @@ def test_ends_that_are_wrong_read_nothing_outside():
 
 def test_a_mixture_of_experts_trains_as_in_eager():
     torch.manual_seed(0)
-    tokens, up, down, router = torch.randn(64, 16), torch.randn(4, 16, 32) / 4, torch.randn(4, 32, 16) / 6, torch.randn(16, 4)
+    tokens, up, down, router = (
+        torch.randn(64, 16),
+        torch.randn(4, 16, 32) / 4,
+        torch.randn(4, 32, 16) / 6,
+        torch.randn(16, 4),
+    )
 
     def steps(device):
         x, weights = tokens.to(device), [w.to(device).requires_grad_() for w in (up, down)]
         experts = (x @ router.to(device)).argmax(-1)
         order = experts.argsort(stable=True)
-        groups = torch.histc(experts.float() if device == "cpu" else experts.int(), 4, 0, 3).cumsum(0).to(torch.int32)
+        groups = (
+            torch.histc(experts.float() if device == "cpu" else experts.int(), 4, 0, 3)
+            .cumsum(0)
+            .to(torch.int32)
+        )
         optimizer = torch.optim.SGD(weights, 0.01)
         for _ in range(3):
             optimizer.zero_grad()

@@ -2,7 +2,6 @@
 // offs says, which the device computes: one oneDNN product of a size that comes with the run, run once a group.
 #include <algorithm>
 #include <cstring>
-#include <utility>
 
 #include "dnnl.h"
 #include "elements.h"
@@ -20,6 +19,8 @@ Refusal accept(const ProgramView& program, const lazyt_node_t& node) {
   const lazyt_value_t &a = operand(program, node, 0), &b = operand(program, node, 1), &ends = operand(program, node, 2);
   if (a.dtype != dtype || b.dtype != dtype || ends.dtype != LAZYT_DTYPE_INT32 || is_host_scalar(ends)) return refuse_argument("operands of other dtypes");
   if (a.rank != 2 || (b.rank != 2 && b.rank != 3) || ends.rank != 1) return refuse_argument("groups of batches");
+  const auto left = program.dims(a), right = program.dims(b), count = program.dims(ends);
+  if (left[1] != right[b.rank - 2] || (b.rank == 3 && right[0] != count[0])) return refuse_argument("matrices that do not fit");
   return accepted();
 }
 
@@ -30,24 +31,21 @@ Tensor readable(Builder& b, const Tensor& t) {
   return plain && t.strides()[rank - 1] > 0 && t.strides()[rank - 2] > 0 ? t : b.dense(t);
 }
 
-// The last two dims; `open`: of them, those whose size comes with the run.
-memory::desc matrix(const Tensor& t, std::pair<bool, bool> open) {
+// Of a matrix, which of its two sizes come with the run.
+struct Open {
+  bool rows, columns;
+};
+// The last two dims, with `count` for an open one.
+memory::desc matrix(const Tensor& t, Open open, int64_t count) {
   const size_t rank = t.dims().size();
-  memory::dims dims = {t.dims()[rank - 2], t.dims()[rank - 1]};
-  const memory::dims strides = {t.strides()[rank - 2], t.strides()[rank - 1]};
-  if (open.first) dims[0] = DNNL_RUNTIME_DIM_VAL;
-  if (open.second) dims[1] = DNNL_RUNTIME_DIM_VAL;
-  return {dims, to_dnnl(t.dtype), strides};
+  return {{open.rows ? count : t.dims()[rank - 2], open.columns ? count : t.dims()[rank - 1]}, to_dnnl(t.dtype),
+          memory::dims{t.strides()[rank - 2], t.strides()[rank - 1]}};
 }
-// The same, with `count` rows or columns from `begin` on.
-memory part(const Tensor& t, std::byte* data, std::pair<bool, bool> open, int64_t begin, int64_t count) {
+// Of matrix g, `count` rows or columns from `begin` on.
+memory part(const Frame& frame, const Tensor& t, Open open, int64_t g, int64_t begin, int64_t count) {
   const size_t rank = t.dims().size();
-  memory::dims dims = {t.dims()[rank - 2], t.dims()[rank - 1]};
-  const memory::dims strides = {t.strides()[rank - 2], t.strides()[rank - 1]};
-  int64_t offset = 0;
-  if (open.first) dims[0] = count, offset = begin * strides[0];
-  if (open.second) dims[1] = count, offset = begin * strides[1];
-  return memory({dims, to_dnnl(t.dtype), strides}, cpu_engine(), data + offset * static_cast<int64_t>(t.element()));
+  const int64_t offset = (rank == 3 ? g * t.strides()[0] : 0) + (open.rows ? begin * t.strides()[rank - 2] : 0) + (open.columns ? begin * t.strides()[rank - 1] : 0);
+  return memory(matrix(t, open, count), cpu_engine(), address(frame, t) + offset * static_cast<int64_t>(t.element()));
 }
 
 void lower(Builder& b, const lazyt_node_t& node) {
@@ -62,47 +60,44 @@ void lower(Builder& b, const lazyt_node_t& node) {
   };
   const Tensor left = matrices(0), right = matrices(1), ends = b.dense(tensor_at(b, args[2]));
   const Tensor out = begin_result(b, node.results, computed);
-  if (out.count() == 0) return;
   const bool of_rows = right.dims().size() == 3;
-  using Open = std::pair<bool, bool>;
-  const Open open_left = of_rows ? Open{true, false} : Open{false, true};
-  const Open open_right = of_rows ? Open{false, false} : Open{true, false};
-  const Open open_out = of_rows ? Open{true, false} : Open{false, false};
+  const Open open_left{of_rows, !of_rows}, open_right{!of_rows, false}, open_out{of_rows, false};
   const int64_t groups = ends.count(), whole = left.dims()[of_rows ? 0 : 1];
-  const int64_t right_step = of_rows ? right.strides()[0] : 0, out_step = of_rows ? 0 : out.strides()[0];
-  const auto element = static_cast<int64_t>(out.element());
   if (left.count() == 0 || right.count() == 0 || groups == 0) {
-    b.fill(out, {true, true, 0, 0, 0, LAZYT_DTYPE_INT64});
+    if (out.count()) b.fill(out, {true, true, 0, 0, 0, LAZYT_DTYPE_INT64});
     return finish_result(b, node.results, out);
   }
 
   const auto product = with_dnnl("_grouped_mm", thread_count(), [&] {
-    return dnnl::matmul(dnnl::matmul::primitive_desc(cpu_engine(), matrix(left, open_left), matrix(right, open_right), matrix(out, open_out)));
+    const auto any = [](const Tensor& t, Open open) { return matrix(t, open, DNNL_RUNTIME_DIM_VAL); };
+    return dnnl::matmul(dnnl::matmul::primitive_desc(cpu_engine(), any(left, open_left), any(right, open_right), any(out, open_out)));
   });
   b.add("grouped_mm", {left.storage, right.storage, ends.storage}, {out.storage}, [=](const Frame& frame) {
     const int32_t* end = frame.at<int32_t>(ends);
-    std::byte* to = address(frame, out);
+    // Dense: `count` of its rows, or matrices, from `first` on.
+    const auto clear = [&](int64_t first, int64_t count) {
+      const int64_t bytes = out.strides()[0] * static_cast<int64_t>(out.element());
+      std::memset(address(frame, out) + first * bytes, 0, static_cast<size_t>(count * bytes));
+    };
     with_dnnl("_grouped_mm", frame.threads, [&] {
       dnnl::stream stream(cpu_engine());
       int64_t begin = 0, covered = 0;
       for (int64_t g = 0; g < groups; ++g) {
         // Ends beyond the rows are the last row's, a group that ends before it begins is none, as slices are in eager.
         const int64_t stop = std::clamp<int64_t>(end[g], 0, whole), count = stop - begin;
-        std::byte* result = to + g * out_step * element;
         if (count > 0) {
-          memory a = part(left, address(frame, left), open_left, begin, count);
-          memory m = part(right, address(frame, right) + g * right_step * element, open_right, begin, count);
-          memory c = part(out, result, open_out, begin, count);
+          memory a = part(frame, left, open_left, g, begin, count);
+          memory m = part(frame, right, open_right, g, begin, count);
+          memory c = part(frame, out, open_out, g, begin, count);
           product.execute(stream, {{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, m}, {DNNL_ARG_DST, c}});
-          if (of_rows) covered = std::max(covered, stop);
+          covered = std::max(covered, stop);
         } else if (!of_rows) {
-          std::memset(result, 0, static_cast<size_t>(out_step * element));
+          clear(g, 1);
         }
         begin = stop;
       }
       stream.wait();
-      // Rows of no group; eager leaves what was there.
-      if (of_rows && covered < whole) std::memset(to + covered * out.strides()[0] * element, 0, static_cast<size_t>((whole - covered) * out.strides()[0] * element));
+      if (of_rows) clear(covered, whole - covered);  // rows of no group; eager leaves what was there
     });
   });
   finish_result(b, node.results, out);

@@ -33,8 +33,9 @@ sys.path[0] = str(Path(__file__).parents[1] / "tests" / "torch")
 import torchvision_library  # noqa: E402
 
 DTYPE = getattr(torch, ARGS.dtype)
-# What a whole network may lose of a number, relative to its largest output.
-NEAR = {torch.float32: 1e-4, torch.bfloat16: 0.1, torch.float16: 0.02}[DTYPE]
+# What a whole network may lose, relative to its largest output. Halves can send a token to another expert: they may be as
+# far from f32 as twice eager's halves are, by the mean of squares.
+NEAR, TIMES = 1e-4, 2
 
 # By the size of the images.
 TIMM = {
@@ -166,6 +167,18 @@ def logits_of(out):
     return (out if isinstance(out, torch.Tensor) else out.logits).float().cpu()
 
 
+def error(got, want, model, batch):
+    """At most 1 for what is right; by f32 a difference from eager, in halves how much further from f32 than eager."""
+    if DTYPE == torch.float32:
+        return ((got - want).abs().max() / want.abs().max().clamp(min=1e-6)).item() / NEAR
+    rounded = copy.deepcopy(model).to(DTYPE).float().eval()
+    inputs = {k: t.to(DTYPE).float() if t.is_floating_point() else t for k, t in batch.items()}
+    with torch.no_grad():
+        exact = logits_of(rounded(*inputs.values()) if "x" in inputs else rounded(**inputs))
+    far, as_eager = ((t - exact).square().mean().sqrt() for t in (got, want))
+    return (far / as_eager.clamp(min=1e-6)).item() / TIMES
+
+
 def measure(make):
     torch.manual_seed(0)
     model, batch, loss = make()
@@ -177,8 +190,7 @@ def measure(make):
         row["train_first_s" if training else "first_s"] = time.perf_counter() - begin
         want = eager()
         if not training:
-            got, want = logits_of(first), logits_of(want)
-            row["error"] = ((got - want).abs().max() / want.abs().max().clamp(min=1e-6)).item()
+            row["error"] = error(logits_of(first), logits_of(want), model, batch)
         for _ in range(3):
             here(), eager()
         lazyt.metrics.reset()
@@ -215,9 +227,9 @@ def main() -> int:
             f" {row['train_x_eager']:5.2f} x  {row['first_s']:.1f} s, {row['train_first_s']:.1f} s {host or ''}",
             flush=True,
         )
-        if not row["error"] <= NEAR:
+        if not row["error"] <= 1:
             wrong.append(name)
-            print(f"{name:28s} WRONG: outputs differ by {row['error']:.1e} of the largest", flush=True)
+            print(f"{name:28s} WRONG: outputs are off by {row['error']:.1f} x what may be", flush=True)
     common.write_json(ARGS.json, {"rows": rows, "wrong": wrong})
     return 1 if wrong else 0
 

@@ -19,7 +19,7 @@ NAMES = (
 ).split()
 VARIANTS = {
     "nn.functional.pad": ("reflect", "replicate"),
-    "nn.functional.interpolate": ("nearest",),
+    "nn.functional.interpolate": ("nearest", "nearest-exact", "linear", "bilinear", "bicubic", "trilinear"),
 }
 HALVES = (torch.bfloat16, torch.float16)
 FLOATS = (torch.float32, torch.float64, *HALVES)
@@ -32,23 +32,14 @@ LEFT = {
     "addr": ("aten::addr",),  # truth values
     "cdist": ("aten::_cdist_forward", "aten::_cdist_backward"),  # norms other than 1 and 2, of nothing
     "heaviside": ("aten::heaviside",),  # truth values
-    # Of nothing, and places that are cut off.
-    "nn.functional.pad": [
-        f"aten::{kind}_pad{n}d{way}"
-        for kind in ("reflection", "replication")
-        for n in (1, 2, 3)
-        for way in ("", "_backward")
-    ],
     "nn.functional.hardshrink": ("aten::hardshrink", "aten::hardshrink_backward"),  # halves
     "nn.functional.softshrink": ("aten::softshrink", "aten::softshrink_backward"),  # halves
     "ldexp": ("aten::ldexp",),  # halves
     "logit": ("aten::logit", "aten::logit_backward"),  # limits of halves
     "rot90": ("aten::rot90",),  # by no quarter
     "linspace": ("aten::linspace",),  # whole numbers, halves, one step
-    # Of bytes, and in three dimensions.
-    "nn.functional.interpolate": [
-        f"aten::upsample_nearest{n}d{way}" for n in (1, 2, 3) for way in ("", "_backward")
-    ],
+    # Of bytes.
+    "nn.functional.interpolate": ("aten::upsample_bilinear2d", "aten::upsample_bicubic2d"),
     "nn.functional.unfold": ("aten::im2col", "aten::col2im"),  # of nothing
     "nansum": ("aten::nansum",),  # truth values
     "trace": ("aten::index_fill",),  # of its gradient, whose value is a tensor

@@ -3,7 +3,7 @@
 // Along each axis (depth, height, width) a result is made of some elements of the operand: its taps. Where they follow from
 // the window by arithmetic they are computed, else they are read from tables that the executable keeps. A gradient is a
 // gather too: each element of the operand collects from the results that it is part of, so that nothing is added atomically.
-#include "lazyt/toolkit/taps.hpp"
+#include "lazyt/toolkit/resizing.hpp"
 
 #include "text.h"
 
@@ -326,32 +326,26 @@ void lower_max_pool_backward(Builder& b, const lazyt_node_t& node) {
   add_max_pool_backward(b, grad, index, x, b.tensor(node.results), transposed(axes_between(x, grad, 2, window)));
 }
 
-void lower_resample(Builder& b, const lazyt_node_t& node, const char* name, const AxisOf& axis, const Window* window = nullptr) {
-  const size_t n = axes_count(node.op);
+void lower_resample(Builder& b, const lazyt_node_t& node, const char* name, const AxisOf& axis, size_t n, const Window* window = nullptr) {
   const Tensor x = tensor_at(b, b.program.args(node)[0]), y = result_five(b, node.results, x, n), five = with_five_dims(x, n);
   add_resample(b, name, five, y, b.tensor(node.results), axes_between(five, y, n, axis), window, n);
 }
 // like: the operand in whose order of dims the gradient lies.
-void lower_resample_backward(Builder& b, const lazyt_node_t& node, const char* name, const AxisOf& axis, const Tensor& like) {
-  const Tensor grad = operand_five(b, node, 0, 2), x = result_five(b, node.results, like, 2);
-  add_resample(b, name, grad, x, b.tensor(node.results), transposed(axes_between(x, grad, 2, axis)));
+void lower_resample_backward(Builder& b, const lazyt_node_t& node, const char* name, const AxisOf& axis, const Tensor& like, size_t n = 2) {
+  const Tensor grad = operand_five(b, node, 0, n), x = result_five(b, node.results, like, n);
+  add_resample(b, name, grad, x, b.tensor(node.results), transposed(axes_between(x, grad, n, axis)));
 }
 void lower_avg_pool(Builder& b, const lazyt_node_t& node) {
   const Window window = average_window(b, node, 1);
-  lower_resample(b, node, "avg_pool", window, &window);
+  lower_resample(b, node, "avg_pool", window, axes_count(node.op), &window);
 }
 void lower_avg_pool_backward(Builder& b, const lazyt_node_t& node) {
   lower_resample_backward(b, node, "avg_pool_backward", average_window(b, node, 2), tensor_at(b, b.program.args(node)[1]));
 }
-void lower_adaptive_avg(Builder& b, const lazyt_node_t& node) { lower_resample(b, node, "adaptive_avg_pool", adaptive<true>); }
+void lower_adaptive_avg(Builder& b, const lazyt_node_t& node) { lower_resample(b, node, "adaptive_avg_pool", adaptive<true>, axes_count(node.op)); }
 void lower_adaptive_avg_backward(Builder& b, const lazyt_node_t& node) {
   lower_resample_backward(b, node, "adaptive_avg_pool_backward", adaptive<true>, tensor_at(b, b.program.args(node)[1]));
 }
-void lower_upsample(Builder& b, const lazyt_node_t& node) {
-  if (!is_upsample_backward(node.op)) return lower_resample(b, node, "upsample", upsampling(b, node));
-  lower_resample_backward(b, node, "upsample_backward", upsampling(b, node), tensor_at(b, b.program.args(node)[0]));
-}
-
 // ---- padding: each element is one of the operand's
 
 // Along the last dims, `before` elements are added in front; negative ones are cut.
@@ -391,15 +385,23 @@ LAZYT_KERNEL(KERNEL, 2, 256) {
                            {"PADS", text}}),
                y.count(), kThreads, {Word::address(x), Word::address(y)}, {x.storage}, {y.storage});
 }
-void lower_reflection_pad(Builder& b, const lazyt_node_t& node) { add_pad(b, node, b.ints_of(b.program.args(node)[1]), "reflect"); }
-void lower_replication_pad(Builder& b, const lazyt_node_t& node) { add_pad(b, node, b.ints_of(b.program.args(node)[1]), "replicate"); }
 
-Refusal accept_pad(const ProgramView& program, const lazyt_node_t& node) {
-  const auto args = program.args(node);
-  const lazyt_value_t& x = program.values()[args[0].payload];
-  if (!toolkit::is_movable(x.dtype)) return refuse_dtype(x.dtype);
-  if (args[1].kind == LAZYT_ARG_LIST || args[1].kind == LAZYT_ARG_VALUE) return refuse_argument("a geometry that is not constant");
-  return {};
+// ---- other sizes of an image, and borders
+
+void lower_resizing(Builder& b, const lazyt_node_t& node) {
+  const Resizing& r = resizing_of(b.program, node);
+  if (r.is_border() && !r.backward)
+    return add_pad(b, node, b.ints_of(b.program.args(node)[1]), r.filter == Filter::kReflection ? "reflect" : "replicate");
+  const AxisOf axis = axis_of(b, node, r);
+  if (!r.backward) return lower_resample(b, node, "upsample", axis, r.axes);
+  lower_resample_backward(b, node, "upsample_backward", axis, tensor_at(b, b.program.args(node)[0]), r.axes);
+}
+
+Refusal accept_image(const ProgramView& program, const lazyt_node_t& node) {
+  const bool is_border = resizing_of(program, node).is_border();
+  const lazyt_dtype_t dtype = program.values()[program.args(node)[0].payload].dtype;
+  if (!is_border && !toolkit::is_floating(dtype)) return refuse_dtype(dtype);  // bytes
+  return accept_resizing(program, node);
 }
 
 // ---- grid_sampler_2d: input, grid, interpolation_mode, padding_mode, align_corners
@@ -488,11 +490,7 @@ void register_pool(Operators& all) {
   for (lazyt_op_t op : {LAZYT_OP_ADAPTIVE_AVG_POOL1D, LAZYT_OP_ADAPTIVE_AVG_POOL2D, LAZYT_OP_ADAPTIVE_AVG_POOL3D})
     opaque(op, lower_adaptive_avg);
   opaque(LAZYT_OP_ADAPTIVE_AVG_POOL2D_BACKWARD, lower_adaptive_avg_backward);
-  for (lazyt_op_t op : {LAZYT_OP_UPSAMPLE_NEAREST2D, LAZYT_OP_UPSAMPLE_NEAREST2D_BACKWARD, LAZYT_OP_UPSAMPLE_BILINEAR2D,
-                        LAZYT_OP_UPSAMPLE_BILINEAR2D_BACKWARD})
-    opaque(op, lower_upsample);
-  for (lazyt_op_t op : {LAZYT_OP_REFLECTION_PAD1D, LAZYT_OP_REFLECTION_PAD2D}) all.add(op, {kOpaque, accept_pad, lower_reflection_pad});
-  all.add(LAZYT_OP_REPLICATION_PAD2D, {kOpaque, accept_pad, lower_replication_pad});
+  add_resizings(all, {kOpaque, accept_image, lower_resizing});
   all.add(LAZYT_OP_GRID_SAMPLER_2D, {kOpaque, accept_grid_sampler, lower_grid_sampler});
 }
 

@@ -1,5 +1,6 @@
 // Pooling and resampling operators: each says, axis by axis, which elements make which; taps.cpp does the work.
 #include "../ops.h"
+#include "lazyt/toolkit/resizing.hpp"
 #include "taps.h"
 
 namespace lazyt::onednn {
@@ -61,16 +62,13 @@ void lower_adaptive_max(Builder& b, const lazyt_node_t& node) {
   add_max_pool(b, x, y, index, axes_of(x.tensor.dims(), y.tensor.dims(), 2, adaptive<false>));
 }
 
-void lower_upsample(Builder& b, const lazyt_node_t& node) {
-  const auto args = b.program.args(node);
-  const AxisOf axis = upsampling(b, node);
-  const Volumes from = volumes_of(b, b.tensor(b.value_of(args[0])), 2);
-  const Volumes to = make_volumes(b, node.results, 2, from.channels_last);
-  if (is_upsample_backward(node.op)) {
-    add_resample(b, "upsample backward", from, to, transposed(axes_of(to.tensor.dims(), from.tensor.dims(), 2, axis)));
-  } else {
-    add_resample(b, "upsample", from, to, axes_of(from.tensor.dims(), to.tensor.dims(), 2, axis));
-  }
+void lower_resizing(Builder& b, const lazyt_node_t& node) {
+  const Resizing& r = resizing_of(b.program, node);
+  const Volumes from = volumes_of(b, b.tensor(b.value_of(b.program.args(node)[0])), r.axes);
+  const Volumes to = make_volumes(b, node.results, r.axes, from.channels_last);
+  const Dims &x = (r.backward ? to : from).tensor.dims(), &y = (r.backward ? from : to).tensor.dims();
+  const Axes axes = axes_of(x, y, r.axes, axis_of(b, node, r));
+  add_resample(b, "resize", from, to, r.backward ? transposed(axes) : axes);
 }
 
 }  // namespace
@@ -86,9 +84,7 @@ void register_pool(Operators& all) {
   for (lazyt_op_t op : {LAZYT_OP_ADAPTIVE_AVG_POOL1D, LAZYT_OP_ADAPTIVE_AVG_POOL2D, LAZYT_OP_ADAPTIVE_AVG_POOL3D})
     opaque(op, lower_adaptive_avg);
   opaque(LAZYT_OP_ADAPTIVE_AVG_POOL2D_BACKWARD, lower_adaptive_avg_backward);
-  for (lazyt_op_t op : {LAZYT_OP_UPSAMPLE_NEAREST2D, LAZYT_OP_UPSAMPLE_NEAREST2D_BACKWARD, LAZYT_OP_UPSAMPLE_BILINEAR2D,
-                        LAZYT_OP_UPSAMPLE_BILINEAR2D_BACKWARD})
-    opaque(op, lower_upsample);
+  add_resizings(all, {toolkit::Role::kOpaque, accept_resizing, lower_resizing});
 }
 
 }  // namespace lazyt::onednn

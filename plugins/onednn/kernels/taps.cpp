@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <optional>
 
+#include "bytes.h"
 #include "channels.h"
 #include "dnnl.h"
 #include "elements.h"
@@ -291,7 +293,13 @@ void for_each_row(int threads, int64_t outer, const Axes& axes, int64_t work_per
 #pragma omp parallel for num_threads(used) if (used > 1) schedule(static, 1)
   for (int t = 0; t < used; ++t) {
     const int64_t begin = rows * t / used, end = rows * (t + 1) / used;
-    for (int64_t r = begin; r < end; ++r) f(r / height / depth, r / height % depth, r % height, r == begin);
+    int64_t n = begin / height / depth, d = begin / height % depth, h = begin % height;
+    for (int64_t r = begin; r < end; ++r) {
+      f(n, d, h, r == begin);
+      if (++h < height) continue;
+      h = 0;
+      if (++d == depth) d = 0, ++n;
+    }
   }
 }
 // Whether result o of an axis is made as result o - 1 is.
@@ -340,8 +348,91 @@ Volumes make_volumes(Builder& b, uint32_t v, size_t axes, bool last) {
   return {with_five_dims(b.make(v, strides), axes), true};
 }
 
+namespace {
+
+// An axis whose results are elements of the operand, untouched: [first, last) are those from `from` on, the others are at
+// `index`.
+struct Picks {
+  int64_t first = 0, last = 0, from = 0;
+  std::vector<int32_t> index;
+};
+// Nothing if an axis adds, weighs or divides.
+std::optional<Picks> picks_of(const Taps& t) {
+  Picks out;
+  if (!t.divisor.empty() || t.index.size() != static_cast<size_t>(t.outputs())) return std::nullopt;
+  for (int64_t o = 0; o < t.outputs(); ++o)
+    if (t.begin[o] != o || t.weight[o] != 1) return std::nullopt;
+  for (int64_t o = 0, run = 0; o < t.outputs(); ++o) {
+    if (o > run && t.index[o] != t.index[o - 1] + 1) run = o;
+    if (o + 1 - run > out.last - out.first) out.first = run, out.last = o + 1;
+  }
+  out.from = t.index[out.first];
+  out.index = t.index;
+  return out;
+}
+
+template <class T>
+LAZYT_INLINE void pick(T* __restrict y, const T* __restrict x, const int32_t* __restrict index, int64_t begin, int64_t end, int64_t inner) {
+  if (inner == 1)
+    for (int64_t o = begin; o < end; ++o) y[o] = x[index[o]];
+  else
+    for (int64_t o = begin; o < end; ++o) std::memcpy(y + o * inner, x + index[o] * inner, static_cast<size_t>(inner) * sizeof(T));
+}
+
+// A part of a row: of short ones memcpy's call takes as long as their bytes.
+LAZYT_INLINE void copy_part(std::byte* __restrict to, const std::byte* __restrict from, size_t n) {
+  using Vector = unsigned char __attribute__((vector_size(16)));
+  if (n < sizeof(Vector) || n > 16 * sizeof(Vector)) return copy_bytes(to, from, n);
+  Vector v, last;
+  std::memcpy(&last, from + n - sizeof last, sizeof last);
+  for (size_t i = 0; i + sizeof v < n; i += sizeof v) {
+    std::memcpy(&v, from + i, sizeof v);
+    std::memcpy(to + i, &v, sizeof v);
+  }
+  std::memcpy(to + n - sizeof last, &last, sizeof last);  // over what the loop left
+}
+
+// Rows of any dtype; most of a row at once.
+template <class T>
+struct PickedRows {
+  const T* from;
+  T* to;
+  const int32_t *depth, *height, *width;
+  int64_t depths, heights, outputs, inner, row, first, last, at;  // of the operand: depths, heights, row; the run of Picks
+
+  LAZYT_INLINE void operator()(int64_t result, int64_t n, int64_t d, int64_t h) const {
+    T* y = to + result * outputs * inner;
+    const T* x = from + ((n * depths + depth[d]) * heights + height[h]) * row;
+    pick(y, x, width, 0, first, inner);
+    copy_part(reinterpret_cast<std::byte*>(y + first * inner), reinterpret_cast<const std::byte*>(x + at * inner),
+              static_cast<size_t>((last - first) * inner) * sizeof(T));
+    pick(y, x, width, last, outputs, inner);
+  }
+};
+
+void add_picks(Builder& b, const char* name, const Volumes& x, const Volumes& y, const Axes& axes, Picks columns) {
+  const int64_t inner = x.inner(), row = axes[2].inputs * inner;
+  b.add(name, {x.tensor.storage}, {y.tensor.storage}, [=, columns = std::move(columns), outer = x.outer()](const Frame& frame) {
+    with_bytes(y.tensor.element(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      const Taps &ad = axes[0], &ah = axes[1];
+      const PickedRows<T> rows{frame.at<T>(x.tensor), frame.at<T>(y.tensor), ad.index.data(), ah.index.data(), columns.index.data(), ad.inputs, ah.inputs,
+                               axes[2].outputs(), inner, row, columns.first, columns.last, columns.from};
+      for_each_row(frame.threads, outer, axes, axes[2].outputs() * inner,
+                   [rows, depth = ad.outputs(), height = ah.outputs()](int64_t n, int64_t d, int64_t h, bool) { rows((n * depth + d) * height + h, n, d, h); });
+    });
+  });
+}
+
+}  // namespace
+
 void add_resample(Builder& b, const char* name, const Volumes& x, const Volumes& y, Axes axes) {
   if (y.tensor.count() == 0) return;
+  if (std::optional<Picks> columns = picks_of(axes[2]); columns && picks_of(axes[0]) && picks_of(axes[1])) {
+    // Gathering single floats is quicker by vectors.
+    const bool by_runs = x.inner() > 1 || 2 * (columns->last - columns->first) >= axes[2].outputs();
+    if (by_runs || !toolkit::is_floating(y.tensor.dtype)) return add_picks(b, name, x, y, axes, std::move(*columns));
+  }
   const int64_t inner = x.inner(), row = axes[2].inputs * inner, made = axes[2].outputs() * inner;
   const PerThread rows =
       per_thread(b, static_cast<uint64_t>(row + 1 + made) * sizeof(double) + converted_bytes(x.tensor, row));

@@ -26,7 +26,7 @@ Volumes volumes_of(Builder& b, const Tensor& t, size_t axes, bool channels_last)
 // A place for result v that lies like an operand.
 Volumes make_volumes(Builder& b, uint32_t v, size_t axes, bool channels_last);
 
-// y = the axes applied to x. Floating dtypes; sums in f32 (f64). Does not depend on the number of threads.
+// y = the axes applied to x. Floating dtypes, and any where elements are only moved; sums in f32 (f64). Does not depend on the number of threads.
 void add_resample(Builder& b, const char* name, const Volumes& x, const Volumes& y, Axes axes);
 
 // y = the largest of the elements that the axes name, index = which, counted within the volume. As PyTorch does, the

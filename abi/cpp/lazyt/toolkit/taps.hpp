@@ -1,15 +1,14 @@
-// taps.hpp - pooling and resampling axis by axis: which elements of an axis make which.
+// taps.hpp - pooling axis by axis: which elements of an axis make which.
 //
 // SPDX-License-Identifier: BSL-1.0
 #ifndef LAZYT_TOOLKIT_TAPS_HPP_
 #define LAZYT_TOOLKIT_TAPS_HPP_
 
 #include <array>
-#include <cmath>
 #include <functional>
 #include <optional>
 
-#include "lazyt/toolkit/operators.hpp"
+#include "lazyt/toolkit/operands.hpp"
 
 namespace lazyt {
 namespace toolkit __attribute__((visibility("hidden"))) {
@@ -137,64 +136,6 @@ Taps adaptive(size_t, int64_t inputs, int64_t outputs) {
   return taps;
 }
 
-// ---- Other sizes of an image. Indices and weights are computed in the precision that PyTorch uses: f32, or f64 for f64.
-
-// input / output, unless the caller gave the scale.
-template <class F>
-F step_of(const std::optional<double>& scale, int64_t inputs, int64_t outputs) {
-  return scale && *scale > 0 ? static_cast<F>(1.0 / *scale) : static_cast<F>(inputs) / static_cast<F>(outputs);
-}
-
-inline Taps nearest(std::optional<double> scale, int64_t inputs, int64_t outputs) {
-  const auto step = step_of<float>(scale, inputs, outputs);
-  Taps taps;
-  taps.inputs = inputs;
-  for (int64_t o = 0; o < outputs; ++o) {
-    taps.add(std::min(static_cast<int64_t>(std::floor(static_cast<float>(o) * step)), inputs - 1), 1);
-    taps.end_output();
-  }
-  return taps;
-}
-
-template <class F>
-Taps linear(bool align_corners, std::optional<double> scale, int64_t inputs, int64_t outputs) {
-  F step = step_of<F>(scale, inputs, outputs);
-  if (align_corners) step = outputs > 1 ? static_cast<F>(inputs - 1) / static_cast<F>(outputs - 1) : F(0);
-  Taps taps;
-  taps.inputs = inputs;
-  for (int64_t o = 0; o < outputs; ++o) {
-    if (inputs == outputs) {
-      taps.add(o, 1);
-    } else {
-      const F from = align_corners ? step * static_cast<F>(o) : std::max(step * (static_cast<F>(o) + F(0.5)) - F(0.5), F(0));
-      const int64_t low = std::min(static_cast<int64_t>(from), inputs - 1), high = std::min(low + 1, inputs - 1);
-      const F upper = std::clamp(from - static_cast<F>(low), F(0), F(1));
-      taps.add(low, F(1) - upper);
-      taps.add(high, upper);
-    }
-    taps.end_output();
-  }
-  return taps;
-}
-
-inline bool is_upsample_backward(lazyt_op_t op) {
-  return op == LAZYT_OP_UPSAMPLE_NEAREST2D_BACKWARD || op == LAZYT_OP_UPSAMPLE_BILINEAR2D_BACKWARD;
-}
-// Of an upsampling or its backward: the axes of the forward.
-inline AxisOf upsampling(const Builder& b, const lazyt_node_t& node) {
-  const bool is_linear = node.op == LAZYT_OP_UPSAMPLE_BILINEAR2D || node.op == LAZYT_OP_UPSAMPLE_BILINEAR2D_BACKWARD;
-  const auto args = b.program.args(node);
-  const size_t after_sizes = is_upsample_backward(node.op) ? 3 : 2;
-  const bool align = is_linear && b.bool_of(args[after_sizes]), wide = b.dtype(node.results) == LAZYT_DTYPE_FLOAT64;
-  std::array<std::optional<double>, 2> scales;
-  for (size_t i = 0; i < 2; ++i)
-    if (const lazyt_arg_t& arg = args[after_sizes + is_linear + i]; !b.is_none(arg)) scales[i] = b.double_of(arg);
-  return [=](size_t i, int64_t inputs, int64_t outputs) {
-    if (!is_linear) return nearest(scales[i], inputs, outputs);
-    return wide ? linear<double>(align, scales[i], inputs, outputs) : linear<float>(align, scales[i], inputs, outputs);
-  };
-}
-
 inline bool has_empty_window(const plugin::ProgramView& program, const lazyt_node_t& node) {
   const auto args = program.args(node);
   auto ints = [&](size_t i) {
@@ -212,21 +153,25 @@ inline bool has_empty_window(const plugin::ProgramView& program, const lazyt_nod
   return false;
 }
 
-inline Refusal accept(const plugin::ProgramView& program, const lazyt_node_t& node) {
+inline Refusal accept_geometry(const plugin::ProgramView& program, const lazyt_node_t& node) {
   for (uint64_t i = 0; i < node.arg_count; ++i) {
     const lazyt_arg_t& arg = program.args(node)[i];
     if (arg.kind == LAZYT_ARG_LIST) return refuse_argument("a geometry that is not constant");
     if (arg.kind == LAZYT_ARG_VALUE && program.values()[arg.payload].flags & LAZYT_VALUE_HOST_SCALAR)
       return refuse_argument("a geometry that is not constant");
   }
-  const lazyt_value_t& x = program.values()[program.args(node)[0].payload];
+  if (lazyt_value_numel(program.block(), &program.values()[program.args(node)[0].payload]) > INT32_MAX ||
+      lazyt_value_numel(program.block(), &program.values()[node.results]) > INT32_MAX)
+    return {LAZYT_REASON_SIZE, "windows over more than 2^31 elements"};
+  return {};
+}
+
+inline Refusal accept(const plugin::ProgramView& program, const lazyt_node_t& node) {
+  if (Refusal r = accept_geometry(program, node); r.reason != LAZYT_REASON_NONE) return r;
   if ((node.op == LAZYT_OP_MAX_POOL2D_WITH_INDICES || node.op == LAZYT_OP_MAX_POOL3D_WITH_INDICES) && has_empty_window(program, node))
     return refuse_argument("a window of a max pooling that lies in the padding whole");
-  if (lazyt_value_numel(program.block(), &x) > INT32_MAX) return {LAZYT_REASON_SIZE, "pooling of more than 2^31 elements"};
-  switch (x.dtype) {
-    case LAZYT_DTYPE_FLOAT32: case LAZYT_DTYPE_FLOAT64: case LAZYT_DTYPE_FLOAT16: case LAZYT_DTYPE_BFLOAT16: return {};
-    default: return refuse_dtype(x.dtype);
-  }
+  const lazyt_dtype_t dtype = program.values()[program.args(node)[0].payload].dtype;
+  return is_floating(dtype) ? Refusal{} : refuse_dtype(dtype);
 }
 
 }  // namespace taps

@@ -30,4 +30,19 @@ inline void copy_bytes(void* to, const void* from, size_t n) {
   std::memcpy(out, in, n);
 }
 
+// The same of what is often short: memcpy's call takes as long as some hundred bytes.
+inline void copy_row(void* __restrict to, const void* __restrict from, size_t n) {
+  using Vector = unsigned char __attribute__((vector_size(16)));
+  if (n < sizeof(Vector) || n > 16 * sizeof(Vector)) return copy_bytes(to, from, n);
+  auto* out = static_cast<std::byte*>(to);
+  auto* in = static_cast<const std::byte*>(from);
+  Vector v, last;
+  std::memcpy(&last, in + n - sizeof last, sizeof last);
+  for (size_t i = 0; i + sizeof v < n; i += sizeof v) {
+    std::memcpy(&v, in + i, sizeof v);
+    std::memcpy(out + i, &v, sizeof v);
+  }
+  std::memcpy(out + n - sizeof last, &last, sizeof last);  // over what the loop left
+}
+
 }  // namespace lazyt::onednn

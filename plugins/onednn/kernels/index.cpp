@@ -6,6 +6,7 @@
 
 #include "bytes.h"
 #include "elements.h"
+#include "prefetch.h"
 #include "rows.h"
 #include "lazyt/toolkit/indexing.hpp"
 
@@ -118,7 +119,7 @@ void for_writes(const Frame& frame, const Walk& walk, const int64_t* offsets, F 
   else if (outer == 1)
     parallel(frame, walk.n, work, [&](int64_t begin, int64_t end) { part(0, 1, begin, end); });
 }
-// The same where no order is needed: split by outer loops and places.
+// f(..., n, which place): the same where no order is needed, split by outer loops and places.
 template <class F>
 void for_reads(const Frame& frame, const Walk& walk, const int64_t* offsets, F f) {
   const int64_t places = toolkit::count_of(walk.place_dims), outer = walk.outer_count();
@@ -127,7 +128,7 @@ void for_reads(const Frame& frame, const Walk& walk, const int64_t* offsets, F f
     int64_t p = begin % places;
     Odometer<1> place(walk.place_dims, {&walk.place_strides}, p);
     for (int64_t i = begin; i < end; ++i) {
-      f(at.offsets[0] + offsets[p], at.offsets[1] + place.offsets[0], walk.n);
+      f(at.offsets[0] + offsets[p], at.offsets[1] + place.offsets[0], walk.n, p);
       place.next();
       if (++p == places) p = 0, at.next();
     }
@@ -150,7 +151,7 @@ void add_read(Builder& b, const char* name, const Tensor& self, const Indexed& i
   reads.push_back(self.storage);
   with_bytes(self.element(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    b.add(name, reads, {out.storage, offsets_at.storage}, [=, places = indexed.places](const Frame& frame) {
+    b.add(name, reads, {out.storage, offsets_at.storage}, [=, places = indexed.places, indexed_count = indexed.places.count()](const Frame& frame) {
       const T* x = frame.at<T>(self);
       T* y = frame.at<T>(out);
       if (singles) {
@@ -168,11 +169,18 @@ void add_read(Builder& b, const char* name, const Tensor& self, const Indexed& i
         });
         return;
       }
-      for_reads(frame, walk, offsets, [&](int64_t from, int64_t to, int64_t n) {
+      if (walk.n > 1 && walk.step_a == 1 && walk.step_b == 1) {
+        const auto bytes = static_cast<size_t>(walk.n) * sizeof(T);
+        // Rows lie anywhere, so no CPU asks for them ahead: a few of them fill what is waited for at once.
+        const int64_t ahead = bytes <= 2048 ? std::max<int64_t>(1, 2048 / static_cast<int64_t>(bytes)) : 0, last = indexed_count - 1;
+        return for_reads(frame, walk, offsets, [&](int64_t from, int64_t to, int64_t, int64_t p) {
+          if (ahead) prefetch_row(x + from - offsets[p] + offsets[std::min(p + ahead, last)], bytes);
+          copy_row(y + to, x + from, bytes);
+        });
+      }
+      for_reads(frame, walk, offsets, [&](int64_t from, int64_t to, int64_t n, int64_t) {
         if (n == 1)
           y[to] = x[from];
-        else if (walk.step_a == 1 && walk.step_b == 1)
-          copy_bytes(y + to, x + from, static_cast<size_t>(n) * sizeof(T));
         else
           for (int64_t i = 0; i < n; ++i) y[to + i * walk.step_b] = x[from + i * walk.step_a];
       });
@@ -197,7 +205,7 @@ void add_write(Builder& b, const char* name, const Tensor& out, const Indexed& i
         if (n == 1)
           y[to] = x[from];
         else if (walk.step_a == 1 && walk.step_b == 1)
-          copy_bytes(y + to, x + from, static_cast<size_t>(n) * sizeof(T));
+          copy_row(y + to, x + from, static_cast<size_t>(n) * sizeof(T));
         else if (walk.step_a == 1 && walk.step_b == 0)
           std::fill_n(y + to, n, x[from]);
         else

@@ -21,4 +21,9 @@ extern const size_t prefetch_mask;
   for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch(static_cast<const std::byte*>(p) + i, 0, 2);
 }
 
+// All lines of a row that no CPU foresees.
+[[gnu::always_inline]] inline void prefetch_row(const void* p, size_t bytes) {
+  for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch(static_cast<const std::byte*>(p) + i);
+}
+
 }  // namespace lazyt::onednn

@@ -1,5 +1,6 @@
 // Running sums, products and extremes along one axis.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -128,6 +129,48 @@ LAZYT_INLINE void running_extreme_of_run(const T* from, T* to, int64_t* places, 
     }
   }
 }
+// Floats as whole numbers of the same order: zeros are equal, and a NaN wins.
+template <bool kMax, class T>
+LAZYT_INLINE void running_extreme_of_floats(const T* from, T* to, int64_t* places, int64_t n) {
+  using K = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;
+  constexpr int64_t kChunk = 512;
+  constexpr K kNan = std::numeric_limits<K>::max(), kZero = kMax ? 0 : ~K(0);
+  constexpr int kSign = 8 * sizeof(K) - 1;
+  K keys[kChunk], best[kChunk], most = std::numeric_limits<K>::min();
+  int64_t place = 0;
+  for (int64_t begin = 0; begin < n; begin += kChunk) {
+    const int64_t count = std::min(n - begin, kChunk);
+#pragma omp simd
+    for (int64_t i = 0; i < count; ++i) {
+      const T x = from[begin + i] + T(0);  // -0 is 0
+      K key = std::bit_cast<K>(x);
+      key ^= (key >> kSign) & kNan;
+      keys[i] = x != x ? kNan : kMax ? key : ~key;
+    }
+#pragma omp simd reduction(inscan, max : most)
+    for (int64_t i = 0; i < count; ++i) {
+      most = keys[i] > most ? keys[i] : most;
+#pragma omp scan inclusive(most)
+      best[i] = most;
+    }
+#pragma omp simd reduction(inscan, max : place)
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t reached = keys[i] == best[i] ? begin + i : 0;
+      place = reached > place ? reached : place;
+#pragma omp scan inclusive(place)
+      places[begin + i] = place;
+    }
+#pragma omp simd
+    for (int64_t i = 0; i < count; ++i) {
+      K key = kMax ? best[i] : ~best[i];
+      key ^= (key >> kSign) & kNan;
+      to[begin + i] = std::bit_cast<T>(key);
+    }
+    if (std::binary_search(best, best + count, kZero))  // of either sign
+      for (int64_t i = begin; i < begin + count; ++i) to[i] = from[places[i]];
+  }
+}
+
 #define LAZYT_RUNNING(T)                                                                                                         \
   LAZYT_CLONES void running_most(const T* from, T* to, int64_t* places, int64_t n) { running_extreme_of_run<true>(from, to, places, n); } \
   LAZYT_CLONES void running_least(const T* from, T* to, int64_t* places, int64_t n) { running_extreme_of_run<false>(from, to, places, n); }
@@ -136,6 +179,12 @@ LAZYT_RUNNING(int8_t)
 LAZYT_RUNNING(int16_t)
 LAZYT_RUNNING(int32_t)
 LAZYT_RUNNING(int64_t)
+#undef LAZYT_RUNNING
+#define LAZYT_RUNNING(T)                                                                                                               \
+  LAZYT_CLONES void running_most(const T* from, T* to, int64_t* places, int64_t n) { running_extreme_of_floats<true>(from, to, places, n); } \
+  LAZYT_CLONES void running_least(const T* from, T* to, int64_t* places, int64_t n) { running_extreme_of_floats<false>(from, to, places, n); }
+LAZYT_RUNNING(float)
+LAZYT_RUNNING(double)
 #undef LAZYT_RUNNING
 
 // The latest of equal extremes counts; a NaN stays, the latest NaN's place.
@@ -158,7 +207,7 @@ void lower_running_extreme(Builder& b, const lazyt_node_t& node) {
         if (n == 0) return;
         if (step != 1 || out_step != 1)
           running_extreme<kMax>(x + at[0], step, y + at[1], p + at[1], out_step, n);
-        else if constexpr (kIsFloat<T>)
+        else if constexpr (!std::is_same_v<T, Compute<T>>)
           running_extreme<kMax>(x + at[0], 1, y + at[1], p + at[1], 1, n);
         else if constexpr (kMax)
           running_most(x + at[0], y + at[1], p + at[1], n);

@@ -379,19 +379,6 @@ LAZYT_INLINE void pick(T* __restrict y, const T* __restrict x, const int32_t* __
     for (int64_t o = begin; o < end; ++o) std::memcpy(y + o * inner, x + index[o] * inner, static_cast<size_t>(inner) * sizeof(T));
 }
 
-// A part of a row: of short ones memcpy's call takes as long as their bytes.
-LAZYT_INLINE void copy_part(std::byte* __restrict to, const std::byte* __restrict from, size_t n) {
-  using Vector = unsigned char __attribute__((vector_size(16)));
-  if (n < sizeof(Vector) || n > 16 * sizeof(Vector)) return copy_bytes(to, from, n);
-  Vector v, last;
-  std::memcpy(&last, from + n - sizeof last, sizeof last);
-  for (size_t i = 0; i + sizeof v < n; i += sizeof v) {
-    std::memcpy(&v, from + i, sizeof v);
-    std::memcpy(to + i, &v, sizeof v);
-  }
-  std::memcpy(to + n - sizeof last, &last, sizeof last);  // over what the loop left
-}
-
 // Rows of any dtype; most of a row at once.
 template <class T>
 struct PickedRows {
@@ -404,8 +391,7 @@ struct PickedRows {
     T* y = to + result * outputs * inner;
     const T* x = from + ((n * depths + depth[d]) * heights + height[h]) * row;
     pick(y, x, width, 0, first, inner);
-    copy_part(reinterpret_cast<std::byte*>(y + first * inner), reinterpret_cast<const std::byte*>(x + at * inner),
-              static_cast<size_t>((last - first) * inner) * sizeof(T));
+    copy_row(y + first * inner, x + at * inner, static_cast<size_t>((last - first) * inner) * sizeof(T));
     pick(y, x, width, last, outputs, inner);
   }
 };

@@ -337,12 +337,33 @@ Grid grid_of(const Tensor& index, const Tensor& beside, const Tensor& into, int6
   g.along_last = d + 1 == rank;
   return g;
 }
+// Whether one of n places is not in [0, size).
+LAZYT_CLONES bool any_outside(const int64_t* in, int64_t n, int64_t size) {
+  uint64_t signs = 0;
+  const auto last = static_cast<uint64_t>(size - 1);
+#pragma omp simd reduction(| : signs)
+  for (int64_t j = 0; j < n; ++j) signs |= static_cast<uint64_t>(in[j]) | (last - static_cast<uint64_t>(in[j]));
+  return static_cast<int64_t>(signs) < 0;
+}
 // f(offset beside, offset into) for each place. Threads share the outer loops where a run of the last dim stays
-// apart from others (or `reads`), and else each takes a part of the last dim.
+// apart from others (or `reads`), and else each takes a part of the last dim. A line with a place outside is left out, and
+// throws in the end.
 template <class F>
 void for_grid(const Frame& frame, const Grid& g, const int64_t* index, bool reads, F f) {
   const int64_t outer = toolkit::count_of(g.outer), work = outer * g.n * 4;
   const bool dense = g.step_index == 1 && g.step_beside == 1;
+  std::atomic<bool> bad{false};
+  std::atomic<int64_t> which{0};
+  auto outside = [&](const int64_t* in, int64_t n) {
+    if (g.step_index == 1 && !any_outside(in, n, g.size)) return false;
+    for (int64_t j = 0; j < n; ++j) {
+      const int64_t place = in[j * g.step_index];
+      if (place >= 0 && place < g.size) continue;
+      which = place, bad = true;
+      return true;
+    }
+    return false;
+  };
   // Copies, which what f writes cannot change: bytes may lie over anything.
   auto part = [&](int64_t begin, int64_t end, int64_t first, int64_t last) {
     if (first == last) return;
@@ -352,6 +373,7 @@ void for_grid(const Frame& frame, const Grid& g, const int64_t* index, bool read
     for (int64_t i = begin; i < end; ++i, at.next()) {
       const int64_t beside = at.offsets[1], into = at.offsets[2];
       const int64_t* in = index + at.offsets[0];
+      if (outside(in + first * si, last - first)) continue;
       if (dense && st == 0 && sd == 1)
         for (int64_t j = first; j < last; ++j) own(beside + j, into + in[j]);
       else if (dense)
@@ -365,32 +387,6 @@ void for_grid(const Frame& frame, const Grid& g, const int64_t* index, bool read
     parallel(frame, outer, work, [&](int64_t begin, int64_t end) { part(begin, end, 0, g.n); });
   else
     parallel(frame, g.n, work, [&](int64_t begin, int64_t end) { part(0, outer, begin, end); });
-}
-// Whether one of n places is not in [0, size).
-LAZYT_CLONES bool any_outside(const int64_t* in, int64_t n, int64_t size) {
-  uint64_t signs = 0;
-  const auto last = static_cast<uint64_t>(size - 1);
-#pragma omp simd reduction(| : signs)
-  for (int64_t j = 0; j < n; ++j) signs |= static_cast<uint64_t>(in[j]) | (last - static_cast<uint64_t>(in[j]));
-  return static_cast<int64_t>(signs) < 0;
-}
-void check_grid(const Frame& frame, const Grid& g, const int64_t* index) {
-  const int64_t outer = toolkit::count_of(g.outer);
-  std::atomic<bool> bad{false};
-  std::atomic<int64_t> which{0};
-  parallel(frame, outer, outer * g.n, [&](int64_t begin, int64_t end) {
-    Odometer<1> at(g.outer, {&g.strides[0]}, begin);
-    for (int64_t i = begin; i < end; ++i, at.next()) {
-      const int64_t* in = index + at.offsets[0];
-      bool some = false;
-      if (g.step_index == 1)
-        some = any_outside(in, g.n, g.size);
-      else
-        for (int64_t j = 0; j < g.n; ++j) some |= static_cast<uint64_t>(in[j * g.step_index]) >= static_cast<uint64_t>(g.size);
-      for (int64_t j = 0; some && j < g.n; ++j)
-        if (const int64_t place = in[j * g.step_index]; place < 0 || place >= g.size) which = place, bad = true;
-    }
-  });
   if (bad) throw_bad_index(Message::kBounds, which, g.dim, g.size);
 }
 
@@ -402,7 +398,6 @@ void add_gather(Builder& b, const Tensor& self, const Tensor& index, const Tenso
       const int64_t* at = frame.at<int64_t>(index);
       const T* x = frame.at<T>(self);
       T* y = frame.at<T>(out);
-      check_grid(frame, grid, at);
       for_grid(frame, grid, at, true, [=](int64_t to, int64_t from) { y[to] = x[from]; });
     });
   });
@@ -432,8 +427,7 @@ void add_scatter(Builder& b, const char* name, const Tensor& out, const Tensor& 
         const int64_t* at = frame.at<int64_t>(index);
         const T* x = frame.at<T>(source);
         T* y = frame.at<T>(out);
-        check_grid(frame, grid, at);
-        for_grid(frame, grid, at, false, [=](int64_t from, int64_t to) { y[to] = x[from]; });
+          for_grid(frame, grid, at, false, [=](int64_t from, int64_t to) { y[to] = x[from]; });
       });
     });
     return;
@@ -448,7 +442,6 @@ void add_scatter(Builder& b, const char* name, const Tensor& out, const Tensor& 
       const T* x = frame.at<T>(source);
       T* y = frame.at<T>(out);
       int64_t* seen = frame.at<int64_t>(counts);
-      check_grid(frame, grid, at);
       if (!include_self) for_grid(frame, grid, at, false, [&](int64_t, int64_t to) { y[to] = identity<T>(reduce); });
       if (reduce == Reduce::kMean) {
         std::fill(seen, seen + out.count(), int64_t{include_self});

@@ -184,13 +184,13 @@ V operand(const E* a, int k) {
   }
 }
 
-// The same of an operand that is read late in a tile.
-constexpr size_t kFetchAhead = 4;
+// The same of an operand that is read late in a tile, and of halves: in bytes, the time of memory's answer.
+constexpr size_t kFetchAhead = 4096;
 template <class E>
 void run_fetch(ARGUMENTS) {
   const auto* a = reinterpret_cast<const std::byte*>(static_cast<const E*>(ip->a.base) + (i & ip->a.mask));
   constexpr size_t kBytes = kTile * sizeof(E);
-  for (size_t k = 0; k < kBytes; k += 64) __builtin_prefetch(a + kFetchAhead * kBytes + k);
+  for (size_t k = 0; k < kBytes; k += 64) __builtin_prefetch(a + kFetchAhead + k);
   NEXT;
 }
 

@@ -26,7 +26,7 @@ const Operators& operators() {
     toolkit::add_recurrent<FusedKernel>(made);
     for (auto f : {register_random, register_matmul, register_grouped, register_conv, register_pool, register_norm,
                    register_softmax, register_running, register_sort, register_loss, register_index, register_triangle,
-                   register_attention, register_assertion})
+                   register_attention, register_grid, register_assertion})
       f(made);
     return made;
   }());

@@ -30,6 +30,7 @@ void register_sort(Operators& all);     // sort, topk, kthvalue, median
 void register_loss(Operators& all);     // nll and the like
 void register_index(Operators& all);    // gather, scatter, index, embedding and their backwards
 void register_triangle(Operators& all);  // eye, tril, triu
+void register_grid(Operators& all);     // sampling an image at given places
 void register_assertion(Operators& all);
 void register_attention(Operators& all);
 

@@ -1,0 +1,278 @@
+// Images sampled at places that a tensor names: grid_sampler_2d and its gradient.
+#include <algorithm>
+#include <cmath>
+
+#include "../ops.h"
+#include "elements.h"
+
+namespace lazyt::onednn {
+namespace {
+
+enum Padding : int64_t { kZeros, kBorder, kReflection };
+
+Refusal accept_types(const ProgramView& program, const lazyt_node_t& node, size_t interpolation) {
+  if (Refusal r = toolkit::accept_floats(program, node); r.reason != LAZYT_REASON_NONE) return r;
+  const auto args = program.args(node);
+  for (size_t i = interpolation; i < args.size(); ++i)
+    if (args[i].kind == LAZYT_ARG_VALUE) return toolkit::refuse_argument("a mode that is not constant");
+  const lazyt_dtype_t dtype = program.values()[args[0].payload].dtype;
+  for (size_t i = 1; i < interpolation; ++i)
+    if (program.values()[args[i].payload].dtype != dtype)
+      return toolkit::refuse_dtype(program.values()[args[i].payload].dtype);
+  // Offsets in a plane are of 32 bits.
+  if (lazyt_value_numel(program.block(), &program.values()[args[interpolation - 2].payload]) > INT32_MAX)
+    return {LAZYT_REASON_SIZE, "an image of more than 2^31 elements"};
+  if (args[interpolation].payload > 1) return toolkit::refuse_argument("bicubic interpolation");
+  return {};
+}
+template <size_t interpolation>
+Refusal accept(const ProgramView& program, const lazyt_node_t& node) {
+  return accept_types(program, node, interpolation);
+}
+
+// As PyTorch places a coordinate in [-1, 1] among n elements; by: the place's derivative.
+struct Axis {
+  int64_t n, padding;
+  bool corners;
+
+  template <class C>
+  LAZYT_INLINE C place(C v, C& by) const {
+    const C size = static_cast<C>(n), last = size - 1;
+    by = corners ? last / 2 : size / 2;
+    v = corners ? (v + 1) / 2 * last : ((v + 1) * size - 1) / 2;
+    if (padding == kReflection) v = reflected(v, by);
+    if (padding == kZeros) return v;
+    by = v > 0 && v < last ? by : C(0);
+    return v < last ? (v > 0 ? v : C(0)) : v != v ? C(0) : last;
+  }
+
+ private:
+  // Between the first and the last element's middles (corners), or their outer edges.
+  template <class C>
+  LAZYT_INLINE C reflected(C v, C& by) const {
+    const C low = corners ? C(0) : C(-0.5), span = corners ? static_cast<C>(n - 1) : static_cast<C>(n),
+            twice = 2 * span;
+    by = span > 0 ? v < low ? -by : by : C(0);
+    v = std::abs(v - low);
+    const C rest = span > 0 ? v - std::trunc(v / twice) * twice : C(0), back = twice - rest;
+    by = rest < back ? by : -by;
+    return (rest < back ? rest : back) + low;
+  }
+};
+
+constexpr int64_t kPoints = 64;
+
+// The four elements around each of some places, side by side for vectors.
+template <class C>
+struct Corners {
+  using Offset = std::conditional_t<sizeof(C) == 4, int32_t, int64_t>;
+
+  Offset offset[4][kPoints], inside[4][kPoints];  // in a plane, 0 outside; 1 or 0
+  C share[4][kPoints];
+  C along_x[4][kPoints], along_y[4][kPoints];  // derivatives of the shares
+  C by_x[kPoints], by_y[kPoints];              // and of the places
+};
+
+struct Sampler {
+  Tensor x, grid;  // [N, C, H, W], [N, Ho, Wo, 2]; dense
+  Axis width, height;
+  bool nearest;
+
+  int64_t images() const { return x.dims()[0]; }
+  int64_t channels() const { return x.dims()[1]; }
+  int64_t plane() const { return x.dims()[2] * x.dims()[3]; }
+  int64_t points() const { return grid.dims()[1] * grid.dims()[2]; }
+};
+
+template <class C>
+LAZYT_INLINE void find(Corners<C>& out, const Axis width, const Axis height, bool nearest, const C* grid,
+                       int64_t n) {
+  using Offset = typename Corners<C>::Offset;
+  const C columns = static_cast<C>(width.n), rows = static_cast<C>(height.n);
+#pragma omp simd
+  for (int64_t j = 0; j < n; ++j) {
+    const C fx = width.place(grid[2 * j], out.by_x[j]), fy = height.place(grid[2 * j + 1], out.by_y[j]);
+    const C lx = nearest ? std::nearbyint(fx) : std::floor(fx),
+            ly = nearest ? std::nearbyint(fy) : std::floor(fy);
+    const C wx = nearest ? C(0) : fx - lx, wy = nearest ? C(0) : fy - ly;
+    const C left = 1 - wx, above = 1 - wy;
+    const C of_x[2] = {left, wx}, of_y[2] = {above, wy};
+#pragma GCC unroll 4
+    for (int k = 0; k < 4; ++k) {
+      const C px = lx + static_cast<C>(k & 1), py = ly + static_cast<C>(k >> 1);
+      const bool inside = px >= 0 && px < columns && py >= 0 && py < rows && (k == 0 || !nearest);
+      out.inside[k][j] = inside;
+      out.offset[k][j] = static_cast<Offset>(inside ? py : C(0)) * static_cast<Offset>(width.n) +
+                         static_cast<Offset>(inside ? px : C(0));
+      out.share[k][j] = of_x[k & 1] * of_y[k >> 1];
+      out.along_x[k][j] = nearest ? C(0) : k & 1 ? of_y[k >> 1] : -of_y[k >> 1];
+      out.along_y[k][j] = nearest ? C(0) : k >> 1 ? of_x[k & 1] : -of_x[k & 1];
+    }
+  }
+}
+template <class C>
+LAZYT_INLINE C element(const Corners<C>& at, int k, int64_t j, const C* plane) {
+  const C v = plane[at.offset[k][j]];
+  return at.inside[k][j] ? v : C(0);
+}
+template <class C>
+LAZYT_INLINE void sample(C* y, const Corners<C>& at, const C* plane, int64_t n) {
+#pragma omp simd
+  for (int64_t j = 0; j < n; ++j)
+    y[j] = element(at, 0, j, plane) * at.share[0][j] + element(at, 1, j, plane) * at.share[1][j] +
+           element(at, 2, j, plane) * at.share[2][j] + element(at, 3, j, plane) * at.share[3][j];
+}
+// along += the derivatives of one channel's results, whose gradients are g.
+template <class C>
+LAZYT_INLINE void turn(C* along_x, C* along_y, const Corners<C>& at, const C* plane, const C* g, int64_t n) {
+#pragma omp simd
+  for (int64_t j = 0; j < n; ++j) {
+    C x = 0, y = 0;
+#pragma GCC unroll 4
+    for (int k = 0; k < 4; ++k) {
+      const C v = element(at, k, j, plane);
+      x += v * at.along_x[k][j], y += v * at.along_y[k][j];
+    }
+    along_x[j] += x * g[j], along_y[j] += y * g[j];
+  }
+}
+#define LAZYT_GRID(C)                                                                                   \
+  LAZYT_CLONES void find_of(Corners<C>& out, const Axis& w, const Axis& h, bool nearest, const C* grid, \
+                            int64_t n) {                                                                \
+    find(out, w, h, nearest, grid, n);                                                                  \
+  }                                                                                                     \
+  LAZYT_CLONES void sample_of(C* y, const Corners<C>& at, const C* plane, int64_t n) {                  \
+    sample(y, at, plane, n);                                                                            \
+  }                                                                                                     \
+  LAZYT_CLONES void turn_of(C* x, C* y, const Corners<C>& at, const C* plane, const C* g, int64_t n) {  \
+    turn(x, y, at, plane, g, n);                                                                        \
+  }
+LAZYT_GRID(float)
+LAZYT_GRID(double)
+#undef LAZYT_GRID
+
+// args from `first`: input, grid, interpolation_mode, padding_mode, align_corners. Halves are computed in
+// f32.
+Sampler sampler_of(Builder& b, const lazyt_node_t& node, size_t first) {
+  const auto args = b.program.args(node);
+  const lazyt_dtype_t dtype = toolkit::compute_dtype(b.tensor(b.value_of(args[first])).dtype);
+  const Tensor x = dense_as(b, tensor_at(b, args[first]), dtype),
+               grid = dense_as(b, tensor_at(b, args[first + 1]), dtype);
+  const int64_t padding = b.int_of(args[first + 3]);
+  const bool corners = b.bool_of(args[first + 4]);
+  return {x,
+          grid,
+          {x.dims()[3], padding, corners},
+          {x.dims()[2], padding, corners},
+          b.int_of(args[first + 2]) == 1};
+}
+
+template <class F>
+void with_compute(lazyt_dtype_t dtype, F&& f) {
+  dtype == LAZYT_DTYPE_FLOAT64 ? f(double()) : f(float());
+}
+
+// f(n, first, count, at) for all places, some of an image at once.
+template <class C, class F>
+void for_places(const Frame& frame, const Sampler& s, F f) {
+  const int64_t points = s.points(), parts = (points + kPoints - 1) / kPoints;
+  parallel(
+      frame, s.images() * parts, s.images() * points * s.channels() * 4, [&](int64_t begin, int64_t end) {
+        Corners<C> at;
+        for (int64_t i = begin; i < end; ++i) {
+          const int64_t n = i / parts, first = i % parts * kPoints, count = std::min(kPoints, points - first);
+          find_of(at, s.width, s.height, s.nearest, frame.at<C>(s.grid) + 2 * (n * points + first), count);
+          f(n, first, count, at);
+        }
+      });
+}
+
+void lower(Builder& b, const lazyt_node_t& node) {
+  const Sampler s = sampler_of(b, node, 0);
+  const Tensor y = begin_result(b, node.results, s.x.dtype);
+  if (y.count())
+    b.add("grid_sampler", {s.x.storage, s.grid.storage}, {y.storage}, [s, y](const Frame& frame) {
+      with_compute(s.x.dtype, [&](auto zero) {
+        using C = decltype(zero);
+        const int64_t points = s.points(), channels = s.channels(), plane = s.plane();
+        for_places<C>(frame, s, [&](int64_t n, int64_t first, int64_t count, const Corners<C>& at) {
+          for (int64_t c = n * channels; c < (n + 1) * channels; ++c)
+            sample_of(frame.at<C>(y) + c * points + first, at, frame.at<C>(s.x) + c * plane, count);
+        });
+      });
+    });
+  finish_result(b, node.results, y);
+}
+
+// grad_output, input, grid, interpolation_mode, padding_mode, align_corners, output_mask. Threads share
+// channels of the input's gradient and places of the grid's, so sums do not depend on how many there are.
+void lower_backward(Builder& b, const lazyt_node_t& node) {
+  const Sampler s = sampler_of(b, node, 1);
+  const auto args = b.program.args(node);
+  const Tensor grad = dense_as(b, tensor_at(b, args[0]), s.x.dtype);
+  const Dims mask = b.ints_of(args[6]);
+  const auto wanted = [&](uint32_t r) { return mask[r] && b.is_used(node.results + r); };
+  if (wanted(0)) {
+    const Tensor to = begin_result(b, node.results, s.x.dtype);
+    if (to.count())
+      b.add("grid_sampler backward", {s.grid.storage, grad.storage}, {to.storage},
+            [s, grad, to](const Frame& frame) {
+              with_compute(s.x.dtype, [&](auto zero) {
+                using C = decltype(zero);
+                const int64_t points = s.points(), channels = s.channels(), plane = s.plane();
+                constexpr int64_t kTogether = 16;  // channels for which places are found once
+                const int64_t parts = (channels + kTogether - 1) / kTogether;
+                parallel(frame, s.images() * parts, grad.count() * 4, [&](int64_t begin, int64_t end) {
+                  Corners<C> at;
+                  for (int64_t i = begin; i < end; ++i) {
+                    const int64_t n = i / parts, from = n * channels + i % parts * kTogether,
+                                  last = std::min((n + 1) * channels, from + kTogether);
+                    std::fill_n(frame.at<C>(to) + from * plane, (last - from) * plane, C(0));
+                    for (int64_t first = 0; first < points; first += kPoints) {
+                      const int64_t count = std::min(kPoints, points - first);
+                      find_of(at, s.width, s.height, s.nearest,
+                              frame.at<C>(s.grid) + 2 * (n * points + first), count);
+                      for (int64_t c = from; c < last; ++c) {
+                        const C* g = frame.at<C>(grad) + c * points + first;
+                        C* sums = frame.at<C>(to) + c * plane;
+                        for (int64_t j = 0; j < count; ++j)
+                          for (int k = 0; k < 4; ++k)
+                            if (at.inside[k][j]) sums[at.offset[k][j]] += g[j] * at.share[k][j];
+                      }
+                    }
+                  }
+                });
+              });
+            });
+    finish_result(b, node.results, to);
+  }
+  if (!wanted(1)) return;
+  const Tensor to = begin_result(b, node.results + 1, s.x.dtype);
+  if (to.count())
+    b.add("grid_sampler backward of the grid", {s.x.storage, s.grid.storage, grad.storage}, {to.storage},
+          [s, grad, to](const Frame& frame) {
+            with_compute(s.x.dtype, [&](auto zero) {
+              using C = decltype(zero);
+              const int64_t points = s.points(), channels = s.channels(), plane = s.plane();
+              for_places<C>(frame, s, [&](int64_t n, int64_t first, int64_t count, const Corners<C>& at) {
+                C along_x[kPoints] = {}, along_y[kPoints] = {};
+                for (int64_t c = n * channels; c < (n + 1) * channels; ++c)
+                  turn_of(along_x, along_y, at, frame.at<C>(s.x) + c * plane,
+                          frame.at<C>(grad) + c * points + first, count);
+                C* out = frame.at<C>(to) + 2 * (n * points + first);
+                for (int64_t j = 0; j < count; ++j)
+                  out[2 * j] = along_x[j] * at.by_x[j], out[2 * j + 1] = along_y[j] * at.by_y[j];
+              });
+            });
+          });
+  finish_result(b, node.results + 1, to);
+}
+
+}  // namespace
+
+void register_grid(Operators& all) {
+  all.add(LAZYT_OP_GRID_SAMPLER_2D, {toolkit::Role::kOpaque, accept<2>, lower});
+  all.add_named("aten::grid_sampler_2d_backward", {toolkit::Role::kOpaque, accept<3>, lower_backward});
+}
+
+}  // namespace lazyt::onednn

@@ -316,6 +316,10 @@ class Gpt2(nn.Module):
 
 
 if importlib.util.find_spec("transformers"):
+    sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "torch"))
+    import torchvision_library
+
+    torchvision_library.stand_in()
     ROWS["GPT-2 of transformers, AdamW"] = Row(Gpt2, texts, token_loss, optim("AdamW", lr=1e-3))
     ROWS["GPT-2 of transformers, inference"] = Row(Gpt2, lambda: texts()[:1])
     ROWS["GPT-2 of transformers, 64 tokens"] = Row(lambda: Gpt2(64), lambda: texts()[:1])

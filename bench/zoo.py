@@ -92,6 +92,48 @@ CLASSIFYING = {
     "MPNet": {},
     "Roberta": {},
 }
+# What sees: classes, the sides of their images, and their configurations.
+STAGES = ["stage1", "stage2", "stage3", "stage4"]
+SEEING = {
+    "DepthAnythingForDepthEstimation": (
+        126,
+        {
+            "backbone_config": (
+                "Dinov2Config",
+                {
+                    **{
+                        "hidden_size": 128,
+                        "num_hidden_layers": 4,
+                        "num_attention_heads": 4,
+                        "image_size": 126,
+                    },
+                    **{"patch_size": 14, "out_features": STAGES, "reshape_hidden_states": False},
+                },
+            ),
+            **{
+                "reassemble_hidden_size": 128,
+                "neck_hidden_sizes": [24, 48, 96, 96],
+                "fusion_hidden_size": 32,
+            },
+        },
+    ),
+    "Mask2FormerForUniversalSegmentation": (
+        128,
+        {
+            "backbone_config": (
+                "SwinConfig",
+                {"image_size": 128, "embed_dim": 48, "depths": [2, 2, 2, 2], "out_features": STAGES},
+            ),
+            **{"feature_size": 64, "mask_feature_size": 64, "hidden_dim": 64, "encoder_layers": 2},
+            **{"decoder_layers": 3, "num_queries": 20},
+        },
+    ),
+    "SegformerForSemanticSegmentation": (128, {"num_labels": 20}),
+    "Swin2SRForImageSuperResolution": (
+        48,
+        {"embed_dim": 60, "depths": [2, 2], "num_heads": [6, 6], "image_size": 48},
+    ),
+}
 SIZES = {
     **{"vocab_size": 1000, "hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4},
     **{"intermediate_size": 1024, "max_position_embeddings": 128},
@@ -128,6 +170,24 @@ def of_transformers(prefix, suffix, more):
     return make
 
 
+def seeing(name, size, more):
+    def make():
+        import transformers
+
+        def config(kind, values):
+            values = {k: config(*v) if isinstance(v, tuple) else v for k, v in values.items()}
+            return getattr(transformers, kind)(**values)
+
+        model = getattr(transformers, name)(config(name[: name.rindex("For")] + "Config", more))
+        return (
+            model,
+            {"pixel_values": torch.randn(2, 3, size, size)},
+            lambda out: answer(out).float().square().mean(),
+        )
+
+    return make
+
+
 def models():
     for size, names in TIMM.items():
         for name in names.split():
@@ -135,6 +195,8 @@ def models():
     for suffix, group in (("ForCausalLM", CAUSAL), ("ForSequenceClassification", CLASSIFYING)):
         for prefix, more in group.items():
             yield prefix, of_transformers(prefix, suffix, more)
+    for name, (size, more) in SEEING.items():
+        yield name[: name.rindex("For")], seeing(name, size, more)
 
 
 class Side:
@@ -163,8 +225,13 @@ class Side:
         return out
 
 
+def answer(out):
+    """What a model is asked for: scores, or of images its first result."""
+    return out if isinstance(out, torch.Tensor) else out["logits"] if "logits" in out else out[0]
+
+
 def logits_of(out):
-    return (out if isinstance(out, torch.Tensor) else out.logits).float().cpu()
+    return answer(out).float().cpu()
 
 
 def error(got, want, model, batch):

@@ -53,6 +53,14 @@ def test_planes_of_many_rows(mode):
         compare(lambda t: F.interpolate(t, mode=mode, scale_factor=(2.01, 2.02)), x)
 
 
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact"])
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_images_of_bytes(n, mode):
+    x = image(n, torch.float32).abs().mul(50).to(torch.uint8)
+    for size in ([s * 2 for s in SIZES[n]], [s + 3 for s in SIZES[n]]):
+        compare(lambda t, s=size: F.interpolate(t, mode=mode, size=s), x, 0)
+
+
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic", "lanczos"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=lambda d: str(d)[6:])
 def test_antialias(mode, dtype):

@@ -397,13 +397,6 @@ void lower_resizing(Builder& b, const lazyt_node_t& node) {
   lower_resample_backward(b, node, "upsample_backward", axis, tensor_at(b, b.program.args(node)[0]), r.axes);
 }
 
-Refusal accept_image(const ProgramView& program, const lazyt_node_t& node) {
-  const bool is_border = resizing_of(program, node).is_border();
-  const lazyt_dtype_t dtype = program.values()[program.args(node)[0].payload].dtype;
-  if (!is_border && !toolkit::is_floating(dtype)) return refuse_dtype(dtype);  // bytes
-  return accept_resizing(program, node);
-}
-
 // ---- grid_sampler_2d: input, grid, interpolation_mode, padding_mode, align_corners
 
 Refusal accept_grid_sampler(const ProgramView& program, const lazyt_node_t& node) {
@@ -490,7 +483,7 @@ void register_pool(Operators& all) {
   for (lazyt_op_t op : {LAZYT_OP_ADAPTIVE_AVG_POOL1D, LAZYT_OP_ADAPTIVE_AVG_POOL2D, LAZYT_OP_ADAPTIVE_AVG_POOL3D})
     opaque(op, lower_adaptive_avg);
   opaque(LAZYT_OP_ADAPTIVE_AVG_POOL2D_BACKWARD, lower_adaptive_avg_backward);
-  add_resizings(all, {kOpaque, accept_image, lower_resizing});
+  add_resizings(all, {kOpaque, toolkit::taps::accept_resizing, lower_resizing});
   all.add(LAZYT_OP_GRID_SAMPLER_2D, {kOpaque, accept_grid_sampler, lower_grid_sampler});
 }
 

@@ -10,24 +10,30 @@ namespace {
 
 enum Padding : int64_t { kZeros, kBorder, kReflection };
 
-Refusal accept_types(const ProgramView& program, const lazyt_node_t& node, size_t interpolation) {
-  if (Refusal r = toolkit::accept_floats(program, node); r.reason != LAZYT_REASON_NONE) return r;
-  const auto args = program.args(node);
-  for (size_t i = interpolation; i < args.size(); ++i)
-    if (args[i].kind == LAZYT_ARG_VALUE) return toolkit::refuse_argument("a mode that is not constant");
-  const lazyt_dtype_t dtype = program.values()[args[0].payload].dtype;
-  for (size_t i = 1; i < interpolation; ++i)
-    if (program.values()[args[i].payload].dtype != dtype)
-      return toolkit::refuse_dtype(program.values()[args[i].payload].dtype);
+// kinds: of the arguments, two of them from `image`: an image and places.
+Refusal accept(const ProgramView& program, const lazyt_node_t& node, const char* kinds, size_t image, uint32_t results) {
+  if (!toolkit::has_arguments(program, node, kinds) || node.result_count != results)
+    return toolkit::refuse_argument("other arguments, or some that change");
+  const lazyt_dtype_t dtype = operand(program, node, 0).dtype;
+  if (!toolkit::is_floating(dtype)) return refuse_dtype(dtype);
+  if (!toolkit::all_tensors(program, node, [&](lazyt_dtype_t d) { return d == dtype; }))
+    return toolkit::refuse_argument("operands of several dtypes");
+  const lazyt_value_t& of = operand(program, node, image);
+  const auto x = program.dims(of), places = program.dims(operand(program, node, image + 1));
+  if (x.size() != 4 || places.size() != 4) return {LAZYT_REASON_RANK, "an image of another rank"};
+  if (x[0] != places[0] || x[2] < 1 || x[3] < 1 || places[3] != 2)
+    return toolkit::refuse_argument("an image and places that do not fit");
   // Offsets in a plane are of 32 bits.
-  if (lazyt_value_numel(program.block(), &program.values()[args[interpolation - 2].payload]) > INT32_MAX)
+  if (lazyt_value_numel(program.block(), &of) > INT32_MAX)
     return {LAZYT_REASON_SIZE, "an image of more than 2^31 elements"};
-  if (args[interpolation].payload > 1) return toolkit::refuse_argument("bicubic interpolation");
+  if (int_at(program, node, image + 2) > 1) return toolkit::refuse_argument("bicubic interpolation");
   return {};
 }
-template <size_t interpolation>
-Refusal accept(const ProgramView& program, const lazyt_node_t& node) {
-  return accept_types(program, node, interpolation);
+Refusal accept_forward(const ProgramView& program, const lazyt_node_t& node) {
+  return accept(program, node, "ttiib", 0, 1);
+}
+Refusal accept_backward(const ProgramView& program, const lazyt_node_t& node) {
+  return accept(program, node, "tttiibB", 1, 2);
 }
 
 // As PyTorch places a coordinate in [-1, 1] among n elements; by: the place's derivative.
@@ -271,8 +277,8 @@ void lower_backward(Builder& b, const lazyt_node_t& node) {
 }  // namespace
 
 void register_grid(Operators& all) {
-  all.add(LAZYT_OP_GRID_SAMPLER_2D, {toolkit::Role::kOpaque, accept<2>, lower});
-  all.add_named("aten::grid_sampler_2d_backward", {toolkit::Role::kOpaque, accept<3>, lower_backward});
+  all.add(LAZYT_OP_GRID_SAMPLER_2D, {toolkit::Role::kOpaque, accept_forward, lower});
+  all.add_named("aten::grid_sampler_2d_backward", {toolkit::Role::kOpaque, accept_backward, lower_backward});
 }
 
 }  // namespace lazyt::onednn

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -61,6 +62,35 @@ bool all_tensors(const plugin::ProgramView& program, const lazyt_node_t& node, F
 // Whether some attribute (not a tensor) of the node is a host scalar; arguments that the schema calls tensors are not.
 inline bool is_constant(const plugin::ProgramView& program, const lazyt_arg_t& arg) {
   return arg.kind != LAZYT_ARG_VALUE || !is_host_scalar(program.values()[arg.payload]);
+}
+// Whether the arguments are of these kinds, a letter each: t a tensor, i an int, b a bool, d a number or none, I ints, B bools; all
+// constant. For operators outside the opset, whose calls nobody has looked at before.
+inline bool has_arguments(const plugin::ProgramView& program, const lazyt_node_t& node, std::string_view kinds) {
+  const auto args = program.args(node);
+  if (args.size() != kinds.size()) return false;
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    const lazyt_arg_kind_t kind = args[i].kind;
+    switch (kinds[i]) {
+      case 't':
+        if (kind != LAZYT_ARG_VALUE || is_host_scalar(program.values()[args[i].payload])) return false;
+        break;
+      case 'i':
+        if (kind != LAZYT_ARG_INT) return false;
+        break;
+      case 'b':
+        if (kind != LAZYT_ARG_BOOL) return false;
+        break;
+      case 'd':
+        if (kind != LAZYT_ARG_DOUBLE && kind != LAZYT_ARG_INT && kind != LAZYT_ARG_NONE) return false;
+        break;
+      case 'I':
+        if (kind != LAZYT_ARG_INTS) return false;
+        break;
+      default:
+        if (kind != LAZYT_ARG_BOOLS) return false;
+    }
+  }
+  return true;
 }
 inline int64_t int_at(const plugin::ProgramView& program, const lazyt_node_t& node, uint64_t i) {
   return static_cast<int64_t>(program.args(node)[i].payload);

@@ -227,11 +227,42 @@ inline AxisOf axis_of(const Builder& b, const lazyt_node_t& node, const Resizing
 
 inline const Resizing& resizing_of(const plugin::ProgramView& program, const lazyt_node_t& node) { return resizings().at(program.full_name(node)); }
 
+inline std::string arguments_of(const Resizing& r) {
+  if (r.is_border()) return r.backward ? "ttI" : "tI";
+  return (r.backward ? "tII" : "tI") + std::string(r.filter <= Filter::kNearestExact ? "" : "b") + std::string(r.axes, 'd');
+}
+
+// Whether each result has a place in the operand.
+inline Refusal accept_sizes(const plugin::ProgramView& program, const lazyt_node_t& node, const Resizing& r) {
+  const auto args = program.args(node);
+  auto x = program.dims(program.values()[args[0].payload]), y = program.dims(program.values()[node.results]);
+  if (r.backward) std::swap(x, y);
+  if (x.size() != y.size() || x.size() < r.axes + 1 || x.size() > r.axes + 2) return {LAZYT_REASON_RANK, "images of another rank"};
+  const auto image = x.size() - r.axes;
+  for (size_t d = 0; d < x.size(); ++d)
+    if (d < image ? x[d] != y[d] : x[d] < 1) return refuse_argument("images that do not fit");
+  if (r.is_border()) {
+    const auto pads = program.ints(args[r.backward ? 2 : 1]);
+    if (pads.size() != 2 * r.axes) return refuse_argument("borders of other dims");
+    for (size_t i = 0; i < r.axes; ++i) {
+      const int64_t n = x[image + i], before = pads[2 * (r.axes - 1 - i)], after = pads[2 * (r.axes - 1 - i) + 1];
+      if (y[image + i] != n + before + after) return refuse_argument("a border that does not fit");
+      if (r.filter == Filter::kReflection && (before >= n || after >= n)) return refuse_argument("a border wider than what it mirrors");
+    }
+    return {};
+  }
+  for (const lazyt_arg_t& arg : args)  // a result's place is a whole number of 64 bits
+    if (arg.kind == LAZYT_ARG_DOUBLE && Builder::double_of(arg) > 0 && Builder::double_of(arg) < 1e-9) return refuse_argument("a scale of almost nothing");
+  return {};
+}
+
 // What PyTorch has on a CPU: floats, wide filters not of halves; borders of every dtype that can be moved, single elements
 // of images of bytes.
 inline Refusal accept_resizing(const plugin::ProgramView& program, const lazyt_node_t& node) {
-  if (Refusal r = accept_geometry(program, node); r.reason != LAZYT_REASON_NONE) return r;
   const Resizing& resizing = resizing_of(program, node);
+  if (!has_arguments(program, node, arguments_of(resizing)) || node.result_count != 1) return refuse_argument("other arguments, or some that change");
+  if (Refusal r = accept_geometry(program, node); r.reason != LAZYT_REASON_NONE) return r;
+  if (Refusal r = accept_sizes(program, node, resizing); r.reason != LAZYT_REASON_NONE) return r;
   const lazyt_dtype_t dtype = program.values()[program.args(node)[0].payload].dtype;
   const bool is_wide = resizing.filter >= Filter::kTriangle && !resizing.is_border();
   const bool taken = (is_floating(dtype) && (!is_wide || compute_dtype(dtype) == dtype)) ||

@@ -346,6 +346,7 @@ void lower_adaptive_avg(Builder& b, const lazyt_node_t& node) { lower_resample(b
 void lower_adaptive_avg_backward(Builder& b, const lazyt_node_t& node) {
   lower_resample_backward(b, node, "adaptive_avg_pool_backward", adaptive<true>, tensor_at(b, b.program.args(node)[1]));
 }
+
 // ---- padding: each element is one of the operand's
 
 // Along the last dims, `before` elements are added in front; negative ones are cut.

@@ -157,8 +157,7 @@ LAZYT_GRID(float)
 LAZYT_GRID(double)
 #undef LAZYT_GRID
 
-// args from `first`: input, grid, interpolation_mode, padding_mode, align_corners. Halves are computed in
-// f32.
+// args from `first`: input, grid, interpolation_mode, padding_mode, align_corners. Halves are computed as f32.
 Sampler sampler_of(Builder& b, const lazyt_node_t& node, size_t first) {
   const auto args = b.program.args(node);
   const lazyt_dtype_t dtype = toolkit::compute_dtype(b.tensor(b.value_of(args[first])).dtype);

@@ -6,8 +6,9 @@ namespace {
 
 // self, message, the value that goes on
 Refusal accept(const ProgramView& program, const lazyt_node_t& node) {
-  const lazyt_value_t &self = operand(program, node, 0), &value = operand(program, node, 2);
-  if (is_host_scalar(self) || is_host_scalar(value)) return refuse_argument("a host scalar");
+  if (!toolkit::has_arguments(program, node, "tst") || node.result_count != 1) return refuse_argument("other arguments");
+  const lazyt_value_t &self = operand(program, node, 0), &value = operand(program, node, 2), &made = result(program, node, 0);
+  if (made.dtype != value.dtype || !std::ranges::equal(program.dims(made), program.dims(value))) return refuse_argument("a result that does not fit");
   if (lazyt_value_numel(program.block(), &self) != 1 || !toolkit::is_movable(self.dtype)) return refuse_argument("more than one truth value");
   return accepted();
 }

@@ -13,14 +13,16 @@ using dnnl::memory;
 
 // self, mat2, offs, bias, out_dtype. By ranks: [T, K] x [G, K, N] -> [T, N], groups of rows; [M, T] x [T, N] -> [G, M, N].
 Refusal accept(const ProgramView& program, const lazyt_node_t& node) {
-  if (!has(program, node, 2) || has(program, node, 3) || has(program, node, 4)) return refuse_argument("groups without ends, a bias or another dtype");
+  if (!toolkit::has_arguments(program, node, "tttnn") || node.result_count != 1) return refuse_argument("groups without ends, a bias or another dtype");
   const lazyt_dtype_t dtype = result(program, node, 0).dtype;
   if (dtype != LAZYT_DTYPE_FLOAT32 && dtype != LAZYT_DTYPE_BFLOAT16 && dtype != LAZYT_DTYPE_FLOAT16) return refuse_dtype(dtype);
   const lazyt_value_t &a = operand(program, node, 0), &b = operand(program, node, 1), &ends = operand(program, node, 2);
-  if (a.dtype != dtype || b.dtype != dtype || ends.dtype != LAZYT_DTYPE_INT32 || is_host_scalar(ends)) return refuse_argument("operands of other dtypes");
+  if (a.dtype != dtype || b.dtype != dtype || ends.dtype != LAZYT_DTYPE_INT32) return refuse_argument("operands of other dtypes");
   if (a.rank != 2 || (b.rank != 2 && b.rank != 3) || ends.rank != 1) return refuse_argument("groups of batches");
   const auto left = program.dims(a), right = program.dims(b), count = program.dims(ends);
   if (left[1] != right[b.rank - 2] || (b.rank == 3 && right[0] != count[0])) return refuse_argument("matrices that do not fit");
+  const Dims made = b.rank == 3 ? Dims{left[0], right[2]} : Dims{count[0], left[0], right[1]};
+  if (!std::ranges::equal(program.dims(result(program, node, 0)), made)) return refuse_argument("a result that does not fit");
   return accepted();
 }
 

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "lazyt/toolkit/operators.hpp"
+#include "lazyt/toolkit/operands.hpp"
 
 namespace lazyt {
 namespace toolkit __attribute__((visibility("hidden"))) {
@@ -233,12 +233,16 @@ inline void bitcast(Builder& b, const lazyt_node_t& node) {
 
 // Elements of a view of larger ones must lie at whole multiples of their size.
 inline Refusal accept_bitcast(const plugin::ProgramView& program, const lazyt_node_t& node) {
+  if (!has_arguments(program, node, "tT") || node.result_count != 1) return refuse_argument("other arguments");
   if (Refusal r = accept_known(program, node); r.reason != LAZYT_REASON_NONE) return r;
-  const lazyt_value_t& from = program.values()[program.args(node)[0].payload];
-  const bool grows = lazyt_dtype_size(program.values()[node.results].dtype) > lazyt_dtype_size(from.dtype);
-  return grows && from.producer != LAZYT_NONE && count_of(program.dims(from))
-             ? refuse_argument("larger elements over a computed value")
-             : Refusal{};
+  const lazyt_value_t &from = operand(program, node, 0), &to = result(program, node, 0);
+  const auto x = program.dims(from), y = program.dims(to);
+  const uint64_t before = lazyt_dtype_size(from.dtype), after = lazyt_dtype_size(to.dtype);
+  const size_t same = x.size() - (before != after && !x.empty() ? 1 : 0);
+  if (x.size() != y.size() || !std::equal(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(same), y.begin()) ||
+      static_cast<uint64_t>(count_of(x)) * before != static_cast<uint64_t>(count_of(y)) * after)
+    return refuse_argument("a result of other bytes");
+  return after > before && from.producer != LAZYT_NONE && count_of(x) ? refuse_argument("larger elements over a computed value") : Refusal{};
 }
 
 template <class BuilderT, void (*f)(Builder&, const lazyt_node_t&)>

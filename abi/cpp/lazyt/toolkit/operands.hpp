@@ -63,33 +63,27 @@ bool all_tensors(const plugin::ProgramView& program, const lazyt_node_t& node, F
 inline bool is_constant(const plugin::ProgramView& program, const lazyt_arg_t& arg) {
   return arg.kind != LAZYT_ARG_VALUE || !is_host_scalar(program.values()[arg.payload]);
 }
-// Whether the arguments are of these kinds, a letter each: t a tensor, i an int, b a bool, d a number or none, I ints, B bools; all
-// constant. For operators outside the opset, whose calls nobody has looked at before.
+// Whether the arguments are of these kinds, a letter each: t a tensor, o a tensor or none, n none, i an int, b a bool, d a number
+// or none, s a string, T a dtype, I ints, B bools; all constant. For operators outside the
+// opset, whose calls nobody has looked at before.
 inline bool has_arguments(const plugin::ProgramView& program, const lazyt_node_t& node, std::string_view kinds) {
+  const auto is = [&](const lazyt_arg_t& arg, char kind) {
+    switch (kind) {
+      case 't': return arg.kind == LAZYT_ARG_VALUE && !is_host_scalar(program.values()[arg.payload]);
+      case 'n': return arg.kind == LAZYT_ARG_NONE;
+      case 'i': return arg.kind == LAZYT_ARG_INT;
+      case 'b': return arg.kind == LAZYT_ARG_BOOL;
+      case 'd': return arg.kind == LAZYT_ARG_DOUBLE || arg.kind == LAZYT_ARG_INT || arg.kind == LAZYT_ARG_NONE;
+      case 's': return arg.kind == LAZYT_ARG_STRING;
+      case 'T': return arg.kind == LAZYT_ARG_DTYPE;
+      case 'I': return arg.kind == LAZYT_ARG_INTS;
+      default: return kind == 'B' && arg.kind == LAZYT_ARG_BOOLS;
+    }
+  };
   const auto args = program.args(node);
   if (args.size() != kinds.size()) return false;
-  for (size_t i = 0; i < kinds.size(); ++i) {
-    const lazyt_arg_kind_t kind = args[i].kind;
-    switch (kinds[i]) {
-      case 't':
-        if (kind != LAZYT_ARG_VALUE || is_host_scalar(program.values()[args[i].payload])) return false;
-        break;
-      case 'i':
-        if (kind != LAZYT_ARG_INT) return false;
-        break;
-      case 'b':
-        if (kind != LAZYT_ARG_BOOL) return false;
-        break;
-      case 'd':
-        if (kind != LAZYT_ARG_DOUBLE && kind != LAZYT_ARG_INT && kind != LAZYT_ARG_NONE) return false;
-        break;
-      case 'I':
-        if (kind != LAZYT_ARG_INTS) return false;
-        break;
-      default:
-        if (kind != LAZYT_ARG_BOOLS) return false;
-    }
-  }
+  for (size_t i = 0; i < kinds.size(); ++i)
+    if (kinds[i] == 'o' ? !is(args[i], 't') && !is(args[i], 'n') : !is(args[i], kinds[i])) return false;
   return true;
 }
 inline int64_t int_at(const plugin::ProgramView& program, const lazyt_node_t& node, uint64_t i) {

@@ -17,18 +17,46 @@ namespace lazyt {
 namespace toolkit __attribute__((visibility("hidden"))) {
 namespace recurrent {
 
-// Of one dtype, and with a gradient to start from: `gradients` leading arguments are gradients that may be absent. No opset
-// says how many arguments and results these have, so that is looked at here.
-template <uint32_t arguments, uint32_t results, uint64_t gradients>
-Refusal accept(const plugin::ProgramView& program, const lazyt_node_t& node) {
-  if (node.arg_count != arguments || node.result_count != results) return refuse_argument("another number of arguments or results");
+// What a call must look like: no opset says it, so it is looked at here. A letter for each argument and result: a digit is a
+// matrix [batch, digit * width], ? a matrix [batch, width] or none (one of them is there), v a bias [gates * width], or none or empty,
+// b a bool.
+inline Refusal accept(const plugin::ProgramView& program, const lazyt_node_t& node, int64_t gates, std::string_view arguments,
+                      std::string_view results) {
+  const auto args = program.args(node);
+  if (args.size() != arguments.size() || node.result_count != results.size()) return refuse_argument("another number of arguments or results");
   const lazyt_dtype_t dtype = result(program, node, 0).dtype;
   if (!is_floating(dtype)) return refuse_dtype(dtype);
   if (!all_tensors(program, node, [&](lazyt_dtype_t d) { return d == dtype; })) return refuse_argument("operands of several dtypes");
-  bool any = gradients == 0;
-  for (uint64_t i = 0; i < gradients; ++i) any = any || has(program, node, i);
+  int64_t batch = -1, width = -1;  // of the first matrix [batch, width]
+  const auto fits = [&](const lazyt_value_t& value, char kind) {
+    const auto dims = program.dims(value);
+    if (is_host_scalar(value)) return false;
+    if (kind == 'v') return dims.size() == 1 && dims[0] == gates * width;
+    return dims.size() == 2 && dims[0] == batch && dims[1] == (kind == '?' ? 1 : kind - '0') * width;
+  };
+  const lazyt_arg_t& first = args[arguments.find('1')];
+  if (first.kind != LAZYT_ARG_VALUE) return refuse_argument("a cell without a state");
+  if (const auto dims = program.dims(program.values()[first.payload]); dims.size() == 2) batch = dims[0], width = dims[1];
+  bool any = arguments.find('?') == std::string_view::npos;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const bool may_miss = arguments[i] == '?' || arguments[i] == 'v', is_bool = arguments[i] == 'b';
+    if (is_bool ? args[i].kind != LAZYT_ARG_BOOL : args[i].kind != LAZYT_ARG_VALUE && !(may_miss && args[i].kind == LAZYT_ARG_NONE))
+      return refuse_argument("other arguments");
+    if (args[i].kind != LAZYT_ARG_VALUE) continue;
+    if (!fits(program.values()[args[i].payload], arguments[i])) return refuse_argument("operands that do not fit");
+    any = any || arguments[i] == '?';
+  }
+  for (uint32_t i = 0; i < results.size(); ++i) {
+    const auto dims = program.dims(result(program, node, i));
+    const bool empty_bias = results[i] == 'v' && dims.size() == 1 && dims[0] == 0;
+    if (!empty_bias && !fits(result(program, node, i), results[i])) return refuse_argument("results that do not fit");
+  }
   return any ? accepted() : refuse_argument("no gradient");
 }
+inline Refusal accept_lstm(const plugin::ProgramView& p, const lazyt_node_t& n) { return accept(p, n, 4, "441vv", "114"); }
+inline Refusal accept_lstm_backward(const plugin::ProgramView& p, const lazyt_node_t& n) { return accept(p, n, 4, "??114b", "41v"); }
+inline Refusal accept_gru(const plugin::ProgramView& p, const lazyt_node_t& n) { return accept(p, n, 3, "331vv", "15"); }
+inline Refusal accept_gru_backward(const plugin::ProgramView& p, const lazyt_node_t& n) { return accept(p, n, 3, "15b", "331vv"); }
 
 // One kernel over [batch, width], in the dtype's registers.
 template <class Kernel, class BuilderT>
@@ -152,10 +180,10 @@ void gru_cell_backward(BuilderT& b, const lazyt_node_t& node) {
 template <class Kernel, class BuilderT>
 void add_recurrent(Operators<BuilderT>& all) {
   using namespace recurrent;
-  all.add_named("aten::_thnn_fused_lstm_cell", {Role::kOpaque, accept<5, 3, 0>, lstm_cell<Kernel, BuilderT>});
-  all.add_named("aten::_thnn_fused_lstm_cell_backward_impl", {Role::kOpaque, accept<6, 3, 2>, lstm_cell_backward<Kernel, BuilderT>});
-  all.add_named("aten::_thnn_fused_gru_cell", {Role::kOpaque, accept<5, 2, 0>, gru_cell<Kernel, BuilderT>});
-  all.add_named("aten::_thnn_fused_gru_cell_backward", {Role::kOpaque, accept<3, 5, 0>, gru_cell_backward<Kernel, BuilderT>});
+  all.add_named("aten::_thnn_fused_lstm_cell", {Role::kOpaque, accept_lstm, lstm_cell<Kernel, BuilderT>});
+  all.add_named("aten::_thnn_fused_lstm_cell_backward_impl", {Role::kOpaque, accept_lstm_backward, lstm_cell_backward<Kernel, BuilderT>});
+  all.add_named("aten::_thnn_fused_gru_cell", {Role::kOpaque, accept_gru, gru_cell<Kernel, BuilderT>});
+  all.add_named("aten::_thnn_fused_gru_cell_backward", {Role::kOpaque, accept_gru_backward, gru_cell_backward<Kernel, BuilderT>});
 }
 
 }  // namespace toolkit

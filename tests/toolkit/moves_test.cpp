@@ -1,0 +1,30 @@
+// view.dtype stands in no opset, so nobody has looked at its calls before.
+#include "lazyt/toolkit/moves.hpp"
+
+#include "program_text.h"
+
+namespace lazyt::toolkit {
+namespace {
+
+bool takes(const std::string& x, const std::string& arguments, const std::string& y) {
+  const ProgramText text("program(%0: " + x + ") {\n  %1 = aten::view.dtype(" + arguments + ") : " + y + "\n  return %1\n}\n");
+  const plugin::ProgramView program = text.view();
+  return moves::accept_bitcast(program, program.nodes()[0]).reason == LAZYT_REASON_NONE;
+}
+
+TEST(Bitcast, AViewOfTheSameBytesIsTaken) {
+  EXPECT_TRUE(takes("f32[2,3]", "%0, dtype(i32)", "i32[2,3]"));
+  EXPECT_TRUE(takes("f32[2,3]", "%0, dtype(i16)", "i16[2,6]"));
+  EXPECT_TRUE(takes("f32[2,4]", "%0, dtype(f64)", "f64[2,2]"));
+}
+
+TEST(Bitcast, OtherBytesAndOtherArgumentsAreRefused) {
+  EXPECT_FALSE(takes("f32[2,3]", "%0, dtype(i16)", "i16[2,7]"));
+  EXPECT_FALSE(takes("f32[2,3]", "%0, dtype(i32)", "i32[3,2]"));
+  EXPECT_FALSE(takes("f32[2,3]", "%0, dtype(i32)", "i32[6]"));
+  EXPECT_FALSE(takes("f32[2,3]", "%0", "i32[2,3]"));
+  EXPECT_FALSE(takes("f32[2,3]", "none, dtype(i32)", "i32[2,3]"));
+}
+
+}  // namespace
+}  // namespace lazyt::toolkit

@@ -151,7 +151,7 @@ void add_read(Builder& b, const char* name, const Tensor& self, const Indexed& i
   reads.push_back(self.storage);
   with_bytes(self.element(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    b.add(name, reads, {out.storage, offsets_at.storage}, [=, places = indexed.places, indexed_count = indexed.places.count()](const Frame& frame) {
+    b.add(name, reads, {out.storage, offsets_at.storage}, [=, places = indexed.places](const Frame& frame) {
       const T* x = frame.at<T>(self);
       T* y = frame.at<T>(out);
       if (singles) {
@@ -172,7 +172,7 @@ void add_read(Builder& b, const char* name, const Tensor& self, const Indexed& i
       if (walk.n > 1 && walk.step_a == 1 && walk.step_b == 1) {
         const auto bytes = static_cast<size_t>(walk.n) * sizeof(T);
         // Rows lie anywhere, so no CPU asks for them ahead: a few of them fill what is waited for at once.
-        const int64_t ahead = bytes <= 2048 ? std::max<int64_t>(1, 2048 / static_cast<int64_t>(bytes)) : 0, last = indexed_count - 1;
+        const int64_t ahead = bytes <= 2048 ? std::max<int64_t>(1, 2048 / static_cast<int64_t>(bytes)) : 0, last = places.count() - 1;
         return for_reads(frame, walk, offsets, [&](int64_t from, int64_t to, int64_t, int64_t p) {
           if (ahead) prefetch_row(x + from - offsets[p] + offsets[std::min(p + ahead, last)], bytes);
           copy_row(y + to, x + from, bytes);

@@ -63,9 +63,8 @@ bool all_tensors(const plugin::ProgramView& program, const lazyt_node_t& node, F
 inline bool is_constant(const plugin::ProgramView& program, const lazyt_arg_t& arg) {
   return arg.kind != LAZYT_ARG_VALUE || !is_host_scalar(program.values()[arg.payload]);
 }
-// Whether the arguments are of these kinds, a letter each: t a tensor, o a tensor or none, n none, i an int, b a bool, d a number
-// or none, s a string, T a dtype, I ints, B bools; all constant. For operators outside the
-// opset, whose calls nobody has looked at before.
+// Whether the arguments are of these kinds, a letter each: t a tensor, n none, i an int, b a bool, d a number or none, s a string,
+// T a dtype, I ints, B bools; all constant. For operators outside the opset, whose calls nobody has looked at before.
 inline bool has_arguments(const plugin::ProgramView& program, const lazyt_node_t& node, std::string_view kinds) {
   const auto is = [&](const lazyt_arg_t& arg, char kind) {
     switch (kind) {
@@ -83,7 +82,7 @@ inline bool has_arguments(const plugin::ProgramView& program, const lazyt_node_t
   const auto args = program.args(node);
   if (args.size() != kinds.size()) return false;
   for (size_t i = 0; i < kinds.size(); ++i)
-    if (kinds[i] == 'o' ? !is(args[i], 't') && !is(args[i], 'n') : !is(args[i], kinds[i])) return false;
+    if (!is(args[i], kinds[i])) return false;
   return true;
 }
 inline int64_t int_at(const plugin::ProgramView& program, const lazyt_node_t& node, uint64_t i) {

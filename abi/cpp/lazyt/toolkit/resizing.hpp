@@ -76,16 +76,21 @@ F step_of(bool align_corners, const std::optional<double>& scale, int64_t inputs
   return step_of<F>(scale, inputs, outputs);
 }
 
-// Result o is element of(o).
-template <class Of>
-Taps one_of(int64_t inputs, int64_t outputs, Of of) {
+// add(taps, o) adds what result o is made of.
+template <class Add>
+Taps each_of(int64_t inputs, int64_t outputs, Add add) {
   Taps taps;
   taps.inputs = inputs;
   for (int64_t o = 0; o < outputs; ++o) {
-    taps.add(of(o), 1);
+    add(taps, o);
     taps.end_output();
   }
   return taps;
+}
+// Result o is element of(o).
+template <class Of>
+Taps one_of(int64_t inputs, int64_t outputs, Of of) {
+  return each_of(inputs, outputs, [&](Taps& taps, int64_t o) { taps.add(of(o), 1); });
 }
 
 // PyTorch has two ways to an index: a formula in f32, which for twice as many results ignores the scale, and one in F.
@@ -123,21 +128,14 @@ inline Taps border(bool mirrored, int64_t before, int64_t inputs, int64_t output
 template <class F>
 Taps linear(bool align_corners, std::optional<double> scale, int64_t inputs, int64_t outputs) {
   const F step = step_of<F>(align_corners, scale, inputs, outputs);
-  Taps taps;
-  taps.inputs = inputs;
-  for (int64_t o = 0; o < outputs; ++o) {
-    if (inputs == outputs) {
-      taps.add(o, 1);
-    } else {
-      const F from = align_corners ? step * static_cast<F>(o) : std::max(step * (static_cast<F>(o) + F(0.5)) - F(0.5), F(0));
-      const int64_t low = std::min(static_cast<int64_t>(from), inputs - 1), high = std::min(low + 1, inputs - 1);
-      const F upper = std::clamp(from - static_cast<F>(low), F(0), F(1));
-      taps.add(low, F(1) - upper);
-      taps.add(high, upper);
-    }
-    taps.end_output();
-  }
-  return taps;
+  return each_of(inputs, outputs, [&](Taps& taps, int64_t o) {
+    if (inputs == outputs) return taps.add(o, 1);
+    const F from = align_corners ? step * static_cast<F>(o) : std::max(step * (static_cast<F>(o) + F(0.5)) - F(0.5), F(0));
+    const int64_t low = std::min(static_cast<int64_t>(from), inputs - 1), high = std::min(low + 1, inputs - 1);
+    const F upper = std::clamp(from - static_cast<F>(low), F(0), F(1));
+    taps.add(low, F(1) - upper);
+    taps.add(high, upper);
+  });
 }
 
 // Keys, "Cubic convolution interpolation for digital image processing" (1981): x = the distance, a = the slope at 1.
@@ -151,17 +149,13 @@ F keys(F x, F a) {
 template <class F>
 Taps cubic(bool align_corners, std::optional<double> scale, int64_t inputs, int64_t outputs) {
   const F step = step_of<F>(align_corners, scale, inputs, outputs);
-  Taps taps;
-  taps.inputs = inputs;
-  for (int64_t o = 0; o < outputs; ++o) {
+  return each_of(inputs, outputs, [&](Taps& taps, int64_t o) {
     const F from = align_corners ? step * static_cast<F>(o) : step * (static_cast<F>(o) + F(0.5)) - F(0.5);
     const int64_t at = std::min(static_cast<int64_t>(std::floor(from)), inputs - 1);
     const F t = std::clamp(from - static_cast<F>(at), F(0), F(1));
     for (int64_t k = -1; k <= 2; ++k)
       taps.add(std::clamp<int64_t>(at + k, 0, inputs - 1), keys(static_cast<F>(k) - t, F(-0.75)));
-    taps.end_output();
-  }
-  return taps;
+  });
 }
 
 template <class F>
@@ -178,9 +172,7 @@ Taps wide(Filter filter, bool align_corners, std::optional<double> scale, int64_
   const F step = step_of<F>(align_corners, scale, inputs, outputs);
   const F stretch = std::max(step, F(1)), half = filter == Filter::kTriangle ? 1 : filter == Filter::kKeys ? 2 : 3, reach = half * stretch;
   const auto most = static_cast<int64_t>(std::ceil(reach)) * 2 + 1;
-  Taps taps;
-  taps.inputs = inputs;
-  for (int64_t o = 0; o < outputs; ++o) {
+  return each_of(inputs, outputs, [&](Taps& taps, int64_t o) {
     const F middle = step * (static_cast<F>(o) + F(0.5));
     const int64_t first = std::max<int64_t>(static_cast<int64_t>(middle - reach + F(0.5)), 0);
     const int64_t count = std::clamp<int64_t>(std::min(static_cast<int64_t>(middle + reach + F(0.5)), inputs) - first, 0, most);
@@ -188,9 +180,7 @@ Taps wide(Filter filter, bool align_corners, std::optional<double> scale, int64_
     F all = 0;
     for (int64_t k = 0; k < count; ++k) all += weights.emplace_back(wide_filter<F>(filter, (static_cast<F>(k + first) - middle + F(0.5)) / stretch));
     for (int64_t k = 0; k < count; ++k) taps.add(first + k, all != 0 ? weights[static_cast<size_t>(k)] / all : weights[static_cast<size_t>(k)]);
-    taps.end_output();
-  }
-  return taps;
+  });
 }
 
 // ---- Operators

@@ -5,6 +5,7 @@
 #include "compile.h"
 #include "device.h"
 #include "kernels/custom.h"
+#include "kernels/dnnl.h"
 #include "kernels/vm.h"
 #include "ops.h"
 
@@ -20,7 +21,10 @@ uint64_t handshake(uint64_t seed, lazyt_handshake_t* out) {
 
 // A wrong LAZYT_ONEDNN_ISA is told here, once, and not operator by operator.
 lazyt_status_t* init() {
-  return plugin::guard([] { vm::table(); });
+  return plugin::guard([] {
+    vm::table();
+    limit_dnnl();
+  });
 }
 
 void shutdown() { forget_custom_kernels(); }

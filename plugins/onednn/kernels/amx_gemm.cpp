@@ -6,6 +6,7 @@
 
 #include "amx.h"
 #include "rows.h"
+#include "team.h"
 
 #if defined(__x86_64__) && defined(__linux__)
 #include <omp.h>
@@ -226,16 +227,6 @@ struct Result {
   float alpha, beta;
   const float* addend;  // or null
   int64_t row_stride, column_stride;
-};
-
-// The part of a product that is thread `rank`'s of a team that works on it together; waits for the others.
-struct Team {
-  int rank, size;
-  void wait() const {
-    if (size > 1) {
-#pragma omp barrier
-    }
-  }
 };
 
 void multiply(const Tiles& tiles, int64_t blocks, const SplitBlock* left, const SplitBlock* right, float* out) {

@@ -27,8 +27,6 @@ struct Window {
 
 int64_t volume(const Dims& d, size_t from) { return toolkit::count_of(std::span(d).subspan(from)); }
 
-// The element type of the computation; f16 is computed as f32.
-lazyt_dtype_t computed(lazyt_dtype_t dtype) { return dtype == LAZYT_DTYPE_FLOAT16 ? LAZYT_DTYPE_FLOAT32 : dtype; }
 
 memory::desc channels_last_desc(const Dims& dims, lazyt_dtype_t dtype) { return {dims, to_dnnl(dtype), channels_last(dims)}; }
 memory::desc any(const Dims& dims, lazyt_dtype_t dtype) { return {dims, to_dnnl(dtype), memory::format_tag::any}; }
@@ -200,7 +198,7 @@ class Lowering {
   // weights reads scratch memory that nobody wrote where a line of x is shorter than the stride; a 3-d convolution whose
   // kernel is less deep than its stride takes wrong planes; and so does the gradient of weights of a 3-d depthwise one.
   static lazyt_dtype_t safe_dtype(const Tensor& x, const Tensor& w, const Dims& stride) {
-    if (x.dtype != LAZYT_DTYPE_BFLOAT16) return computed(x.dtype);
+    if (x.dtype != LAZYT_DTYPE_BFLOAT16 || !has_bf16()) return LAZYT_DTYPE_FLOAT32;
     const bool unwritten = x.dims().back() < stride.back();
     const bool misplaced = x.dims().size() == 5 && (w.dims()[2] < stride.front() || w.dims()[1] == 1);
     return unwritten || misplaced ? LAZYT_DTYPE_FLOAT32 : x.dtype;

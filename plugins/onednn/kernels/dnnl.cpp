@@ -333,6 +333,15 @@ const dnnl::engine& cpu_engine() {
   return engine;
 }
 
+bool has_bf16() { return dnnl::get_effective_cpu_isa() >= dnnl::cpu_isa::avx512_core_bf16; }
+bool has_bytes() { return dnnl::get_effective_cpu_isa() >= dnnl::cpu_isa::avx512_core_vnni; }
+
+void limit_dnnl() {
+  const std::string_view wanted = plugin::option("onednn", "isa");
+  if (wanted == "avx2") dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx2);
+  if (wanted == "portable") dnnl::set_max_cpu_isa(dnnl::cpu_isa::sse41);
+}
+
 ThreadScope::ThreadScope(int n) : before_(omp_get_max_threads()) {
   if (n != before_) omp_set_num_threads(n);
 }

@@ -16,6 +16,14 @@ namespace lazyt::onednn {
 
 const dnnl::engine& cpu_engine();
 
+// Whether oneDNN computes with bf16 on this CPU (AVX-512 with its instructions; elsewhere it has none or a plain loop), and with bytes
+// exactly: without VNNI sums of two products saturate.
+bool has_bf16();
+bool has_bytes();
+
+// LAZYT_ONEDNN_ISA is oneDNN's limit, too. Before any other call of it.
+void limit_dnnl();
+
 // f32, bf16, bytes and i32. Throws UNIMPLEMENTED for others.
 dnnl::memory::data_type to_dnnl(lazyt_dtype_t dtype);
 

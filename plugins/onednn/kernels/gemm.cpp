@@ -255,6 +255,8 @@ void gemm(lazyt_dtype_t dtype, const Gemm& g, int threads, std::byte* scratch) {
   }
 }
 
+void gemm_pairs(const Gemm& g, int threads) { run<uint32_t>(g, threads, {rows().gemm_pairs, nullptr}, nullptr); }
+
 void gemv(lazyt_dtype_t dtype, const Gemv& g, int threads) {
   switch (dtype) {
     case LAZYT_DTYPE_BFLOAT16: return run<BFloat16>(g, threads, rows().bf16.dots, columns_bf16);

@@ -39,6 +39,9 @@ size_t gemm_scratch(lazyt_dtype_t dtype, const Gemm& g, int threads);
 // Results do not depend on the number of threads.
 void gemm(lazyt_dtype_t dtype, const Gemm& g, int threads, std::byte* scratch);
 
+// The same of int32 that hold two int16 each, whose products are added up in int32, wrapping around; alpha is 1, there is no addend.
+void gemm_pairs(const Gemm& g, int threads);
+
 // y[i] = sum_j a[i, j] x[j] + bias[i]; halves in f32 arithmetic, integers wrap around. a: f32, bf16, f16 or what has_gemm() takes
 // (as x, y and bias), one of its strides 1. bias may be null. y is written with stride 1; x has stride 1.
 struct Gemv {

@@ -52,10 +52,8 @@ memory part(const Frame& frame, const Tensor& t, Open open, int64_t g, int64_t b
 
 void lower(Builder& b, const lazyt_node_t& node) {
   const auto args = b.program.args(node);
-  // Of halves oneDNN has bf16, and that by more than a plain loop where there is AVX-512.
   const lazyt_dtype_t dtype = b.dtype(node.results);
-  const bool has_bf16 = dnnl::get_effective_cpu_isa() >= dnnl::cpu_isa::avx512_core;
-  const lazyt_dtype_t computed = dtype == LAZYT_DTYPE_BFLOAT16 && has_bf16 ? dtype : LAZYT_DTYPE_FLOAT32;
+  const lazyt_dtype_t computed = dtype == LAZYT_DTYPE_BFLOAT16 && has_bf16() ? dtype : LAZYT_DTYPE_FLOAT32;
   const auto matrices = [&](size_t i) {
     const Tensor t = tensor_at(b, args[i]);
     return readable(b, t.dtype == computed ? t : dense_as(b, t, computed));

@@ -10,6 +10,7 @@
 #include "gemm.h"
 #include "lazyt/toolkit/products.hpp"
 #include "matmul.h"
+#include "packed_gemm.h"
 
 namespace lazyt::onednn {
 namespace {
@@ -217,6 +218,43 @@ bool emit_amx(Builder& b, const Product& p) {
   return true;
 }
 
+// f32 where oneDNN has no AVX-512.
+bool emit_packed(Builder& b, const Product& p) {
+  if (p.c.dtype != LAZYT_DTYPE_FLOAT32 || p.a.dtype != p.c.dtype || p.b.dtype != p.c.dtype || !has_packed_gemm()) return false;
+  const int64_t batch = size(p.c, 0), m = size(p.c, 1), n = size(p.c, 2), k = size(p.a, 2);
+  const int most = std::min(thread_count(), useful_threads(static_cast<double>(batch * m * n) * static_cast<double>(k)));
+  const Tensor scratch = b.scratch(LAZYT_DTYPE_UINT8, {static_cast<int64_t>(packed_scratch(batch, m, n, k, most))});
+  std::vector<StorageId> reads{p.a.storage, p.b.storage};
+  if (p.addend) reads.push_back(p.addend->storage);
+  b.add("matmul own:packed", reads, {p.c.storage, scratch.storage}, [=](const Frame& frame) {
+    packed_gemm(gemm_of(p, frame), std::min(frame.threads, most), frame.storages[scratch.storage]);
+  });
+  return true;
+}
+
+// A matrix of bytes as int16, rows (or, turned, columns) one after the other and of an even length, as int32 that hold two each.
+Tensor pairs(Builder& b, Tensor t, bool turned) {
+  if (turned) t = reshaped(t, {size(t, 0), size(t, 2), size(t, 1)}, {stride(t, 0), stride(t, 2), stride(t, 1)});
+  const int64_t batch = size(t, 0), lines = size(t, 1), depth = size(t, 2), even = (depth + 1) / 2 * 2;
+  const Tensor all = b.scratch(LAZYT_DTYPE_INT16, {batch, lines, even});
+  if (even != depth) b.fill(all, kZero);
+  b.copy(t, reshaped(all, {batch, lines, depth}, {lines * even, even, 1}));
+  Tensor out = turned ? reshaped(all, {batch, even / 2, lines}, {lines * even / 2, 1, even / 2})
+                      : reshaped(all, {batch, lines, even / 2}, {lines * even / 2, even / 2, 1});
+  out.dtype = LAZYT_DTYPE_INT32;
+  return out;
+}
+
+// Bytes to int32, exact.
+void emit_bytes(Builder& b, Product p) {
+  p.a = pairs(b, p.a, false);
+  p.b = pairs(b, p.b, true);
+  const int most = std::min(thread_count(), useful_threads(static_cast<double>(p.c.count()) * static_cast<double>(size(p.a, 2))));
+  b.add("matmul own:bytes", {p.a.storage, p.b.storage}, {p.c.storage}, [=](const Frame& frame) {
+    gemm_pairs(gemm_of(p, frame), std::min(frame.threads, most));
+  });
+}
+
 void emit(Builder& b, Product p) {
   if (p.c.count() == 0) return;
   if (p.addend && is_number(p.beta, 0)) p.addend.reset();
@@ -232,12 +270,13 @@ void emit(Builder& b, Product p) {
     }
   }
   const bool bias_only = is_number(p.alpha, 1) && (!p.addend || is_number(p.beta, 1)), has_own = has_gemm(dtype) && !of_bytes;
-  if (has_own || dtype == LAZYT_DTYPE_FLOAT16) {  // matrices as they lie, or not at all
+  const bool widens = dtype == LAZYT_DTYPE_FLOAT16 || (dtype == LAZYT_DTYPE_BFLOAT16 && !has_bf16());
+  if (has_own || widens) {  // matrices as they lie, or not at all
     const bool vector = bias_only && size(p.a, 2) > 0 && is_matrix(p.a) && is_matrix(p.b);
     if (vector && emit_gemv(b, p, p.addend ? &*p.addend : nullptr)) return;
   }
   if (has_own) return emit_gemm(b, p);
-  if (dtype == LAZYT_DTYPE_FLOAT16) {
+  if (widens) {
     Product wide = p;
     wide.a = dense_copy(b, p.a, LAZYT_DTYPE_FLOAT32);
     wide.b = dense_copy(b, p.b, LAZYT_DTYPE_FLOAT32);
@@ -253,7 +292,8 @@ void emit(Builder& b, Product p) {
   // oneDNN gives as many results as the larger batch of the two has.
   if (size(p.c, 0) > 1 && is_shared(p.a) && is_shared(p.b)) p.b = b.dense(p.b);
   if (bias_only && !of_bytes && emit_gemv(b, p, p.addend ? &*p.addend : nullptr)) return;
-  if (emit_amx(b, p)) return;
+  if (of_bytes && !has_bytes()) return emit_bytes(b, p);
+  if (emit_amx(b, p) || emit_packed(b, p)) return;
   emit_dnnl(b, p);
 }
 

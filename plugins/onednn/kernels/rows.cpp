@@ -464,8 +464,21 @@ void add_scaled(Compute<T>* out, const T* in, int64_t n, Compute<T> factor) {
 
 // ---- tiles of attention
 
+// c + the products of a's and b's lower halves, and of their upper ones, as int16.
+INLINE Vec<uint32_t> fma_pairs(Vec<uint32_t> a, Vec<uint32_t> b, Vec<uint32_t> c) {
+#if defined(__AVX512F__)
+  return c + std::bit_cast<Vec<uint32_t>>(_mm512_madd_epi16(std::bit_cast<__m512i>(a), std::bit_cast<__m512i>(b)));
+#elif defined(__AVX2__)
+  return c + std::bit_cast<Vec<uint32_t>>(_mm256_madd_epi16(std::bit_cast<__m256i>(a), std::bit_cast<__m256i>(b)));
+#else
+  const auto low = [](Vec<uint32_t> x) { return std::bit_cast<Vec<uint32_t>>(std::bit_cast<Vec<int32_t>>(x << 16) >> 16); };
+  const auto high = [](Vec<uint32_t> x) { return std::bit_cast<Vec<uint32_t>>(std::bit_cast<Vec<int32_t>>(x) >> 16); };
+  return c + low(a) * low(b) + high(a) * high(b);
+#endif
+}
+
 // kM rows of two vectors of the output stay in registers while k runs. kTurned: element (r, p) of a lies at a[p * lda + r].
-template <class C, int kM, bool kTurned>
+template <class C, int kM, bool kTurned, bool kPairs>
 INLINE void gemm_block(int64_t n, int64_t k, C alpha, const C* a, int64_t lda, const C* panel, C* out, int64_t ldo, bool accumulate) {
   constexpr int w = kWidth<C>;
   const Full<C> full;
@@ -475,8 +488,13 @@ INLINE void gemm_block(int64_t n, int64_t k, C alpha, const C* a, int64_t lda, c
 #pragma GCC unroll 8
     for (int r = 0; r < kM; ++r) {
       const Vec<C> x = splat(kTurned ? a[p * lda + r] : a[r * lda + p]);
-      sums[r][0] = fma(x, b0, sums[r][0]);
-      sums[r][1] = fma(x, b1, sums[r][1]);
+      if constexpr (kPairs) {
+        sums[r][0] = fma_pairs(x, b0, sums[r][0]);
+        sums[r][1] = fma_pairs(x, b1, sums[r][1]);
+      } else {
+        sums[r][0] = fma(x, b0, sums[r][0]);
+        sums[r][1] = fma(x, b1, sums[r][1]);
+      }
     }
   }
   auto put = [&](C* o, Vec<C> v, auto m) __attribute__((always_inline)) { store(o, accumulate ? v + load(o, m) : v, m); };
@@ -494,20 +512,58 @@ INLINE void gemm_block(int64_t n, int64_t k, C alpha, const C* a, int64_t lda, c
     }
   }
 }
-template <class C, bool kTurned, int kM>
+template <class C, bool kTurned, bool kPairs, int kM>
 INLINE int64_t gemm_rows(int64_t i, int64_t m, int64_t n, int64_t k, C alpha, const C* a, int64_t lda, const C* panel, C* out, int64_t ldo,
                          bool accumulate) {
   for (; i + kM <= m; i += kM)
     for (int64_t j = 0; j < n; j += 2 * kWidth<C>)
-      gemm_block<C, kM, kTurned>(n - j, k, alpha, a + (kTurned ? i : i * lda), lda, panel + j, out + i * ldo + j, ldo, accumulate);
+      gemm_block<C, kM, kTurned, kPairs>(n - j, k, alpha, a + (kTurned ? i : i * lda), lda, panel + j, out + i * ldo + j, ldo, accumulate);
   return i;
 }
-template <class C, bool kTurned>
+template <class C, bool kTurned, bool kPairs = false>
 void gemm(int64_t m, int64_t n, int64_t k, C alpha, const C* a, int64_t lda, const C* panel, C* out, int64_t ldo, bool accumulate) {
   int64_t i = 0;
-  if constexpr (kVectorBytes == 64) i = gemm_rows<C, kTurned, 8>(i, m, n, k, alpha, a, lda, panel, out, ldo, accumulate);
-  i = gemm_rows<C, kTurned, 4>(i, m, n, k, alpha, a, lda, panel, out, ldo, accumulate);
-  gemm_rows<C, kTurned, 1>(i, m, n, k, alpha, a, lda, panel, out, ldo, accumulate);
+  if constexpr (kVectorBytes == 64) i = gemm_rows<C, kTurned, kPairs, 8>(i, m, n, k, alpha, a, lda, panel, out, ldo, accumulate);
+  i = gemm_rows<C, kTurned, kPairs, 4>(i, m, n, k, alpha, a, lda, panel, out, ldo, accumulate);
+  gemm_rows<C, kTurned, kPairs, 1>(i, m, n, k, alpha, a, lda, panel, out, ldo, accumulate);
+}
+
+// ---- strips of packed products
+
+template <int kM>
+INLINE void strip(int64_t k, float alpha, const float* a, const float* b, int64_t b_step, float* out, int64_t ldo, bool accumulate) {
+  constexpr int w = kWidth<float>;
+  const Full<float> full;
+  Vec<float> sums[kM][2] = {};
+#pragma GCC unroll 8
+  for (int r = 0; r < kM; ++r) __builtin_prefetch(out + r * ldo, 1);
+  for (int64_t p = 0; p < k; ++p, a += kM, b += b_step) {
+    const Vec<float> b0 = load(b, full), b1 = load(b + w, full);
+#pragma GCC unroll 8
+    for (int r = 0; r < kM; ++r) {
+      const Vec<float> x = splat(a[r]);
+      sums[r][0] = fma(x, b0, sums[r][0]);
+      sums[r][1] = fma(x, b1, sums[r][1]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < kM; ++r) {
+    float* o = out + r * ldo;
+    const Vec<float> v0 = sums[r][0] * alpha, v1 = sums[r][1] * alpha;
+    store(o, accumulate ? v0 + load(o, full) : v0, full);
+    store(o + w, accumulate ? v1 + load(o + w, full) : v1, full);
+  }
+}
+void strip_of(int rows, int64_t k, float alpha, const float* a, const float* b, int64_t b_step, float* out, int64_t ldo, bool accumulate) {
+  static_assert(kStrip == 6);
+  switch (rows) {
+    case 1: return strip<1>(k, alpha, a, b, b_step, out, ldo, accumulate);
+    case 2: return strip<2>(k, alpha, a, b, b_step, out, ldo, accumulate);
+    case 3: return strip<3>(k, alpha, a, b, b_step, out, ldo, accumulate);
+    case 4: return strip<4>(k, alpha, a, b, b_step, out, ldo, accumulate);
+    case 5: return strip<5>(k, alpha, a, b, b_step, out, ldo, accumulate);
+    default: return strip<6>(k, alpha, a, b, b_step, out, ldo, accumulate);
+  }
 }
 
 // Rows i and i + w / 2 are zipped to rows 2 i and 2 i + 1: an element's place, row and column as one number, is rotated by a
@@ -521,12 +577,10 @@ INLINE V zip_high(V a, V b, std::integer_sequence<int, i...>) {
   return __builtin_shufflevector(a, b, (i % 2 * int(sizeof...(i)) + i / 2 + int(sizeof...(i)) / 2)...);
 }
 template <class C>
-INLINE void transpose_square(C* out, int64_t out_row, const C* in, int64_t in_row) {
+INLINE void transpose(Vec<C> (&v)[kWidth<C>]) {
   constexpr int w = kWidth<C>;
   constexpr auto all = std::make_integer_sequence<int, w>();
-  Vec<C> v[w], zipped[w];
-#pragma GCC unroll 16
-  for (int i = 0; i < w; ++i) v[i] = load(in + i * in_row, Full<C>{});
+  Vec<C> zipped[w];
 #pragma GCC unroll 4
   for (int step = 1; step < w; step *= 2) {
 #pragma GCC unroll 8
@@ -537,6 +591,14 @@ INLINE void transpose_square(C* out, int64_t out_row, const C* in, int64_t in_ro
 #pragma GCC unroll 16
     for (int i = 0; i < w; ++i) v[i] = zipped[i];
   }
+}
+template <class C>
+INLINE void transpose_square(C* out, int64_t out_row, const C* in, int64_t in_row) {
+  constexpr int w = kWidth<C>;
+  Vec<C> v[w];
+#pragma GCC unroll 16
+  for (int i = 0; i < w; ++i) v[i] = load(in + i * in_row, Full<C>{});
+  transpose<C>(v);
 #pragma GCC unroll 16
   for (int i = 0; i < w; ++i) store(out + i * out_row, v[i], Full<C>{});
 }
@@ -552,6 +614,26 @@ void transpose(C* out, int64_t out_row, const C* in, int64_t in_row, int64_t row
       for (int64_t c = j; c < (j + w < columns ? j + w : columns); ++c)
         for (int64_t r = i; r < (i + w < rows ? i + w : rows); ++r) std::memcpy(out + c * out_row + r, in + r * in_row + c, sizeof(C));
     }
+}
+
+// Stores overlap: of a vector the first `rows` elements stay.
+void pack_strip(float* out, const float* in, int64_t in_row, int rows, int64_t k) {
+  constexpr int w = kWidth<float>;
+  static_assert(w <= kStripSlack);
+  int64_t p = 0;
+  if (rows <= w) {
+    for (; p + w <= k; p += w) {
+      Vec<float> v[w] = {};
+#pragma GCC unroll 16
+      for (int i = 0; i < w; ++i)
+        if (i < rows) v[i] = load(in + i * in_row + p, Full<float>{});
+      transpose<float>(v);
+#pragma GCC unroll 16
+      for (int i = 0; i < w; ++i) store(out + (p + i) * rows, v[i], Full<float>{});
+    }
+  }
+  for (; p < k; ++p)
+    for (int i = 0; i < rows; ++i) out[p * rows + i] = in[i * in_row + p];
 }
 
 template <class C>
@@ -652,6 +734,7 @@ constexpr TileKernels<C> tile_kernels() {
 constexpr Rows kRows = {row_kernels<float>(), row_kernels<double>(), row_kernels<BFloat16>(), row_kernels<Half>(),
                         tile_kernels<float>(), tile_kernels<double>(),
                         gemm<uint64_t, false>, gemm<uint32_t, false>, gemm<uint16_t, false>, gemm<uint8_t, false>,
+                        gemm<uint32_t, false, true>, Strip{2 * kWidth<float>, strip_of, pack_strip},
                         transpose<uint32_t>, transpose<uint64_t>};
 
 }  // namespace

@@ -81,6 +81,19 @@ template <class C>
 using TileGemm = void (*)(int64_t m, int64_t n, int64_t k, C alpha, const C* a, int64_t lda, const C* panel, C* out, int64_t ldo,
                           bool accumulate);
 
+// Rows of a strip of a packed product (packed_gemm.h), at most: with two vectors of columns each, their sums fill 16 registers.
+inline constexpr int kStrip = 6;
+
+// out[rows x columns] (+)= alpha * a b, rows <= kStrip, columns as wide as two vectors. Element (i, p) of a lies at a[p * rows + i],
+// row p of b at b + p * b_step.
+struct Strip {
+  int columns;
+  void (*multiply)(int rows, int64_t k, float alpha, const float* a, const float* b, int64_t b_step, float* out, int64_t ldo, bool accumulate);
+  // out[p * rows + i] = in[i * in_row + p], p < k; writes up to kStripSlack elements more.
+  void (*pack)(float* out, const float* in, int64_t in_row, int rows, int64_t k);
+};
+inline constexpr int kStripSlack = 16;
+
 // Pieces of attention, in f32 or f64.
 template <class C>
 struct TileKernels {
@@ -112,6 +125,8 @@ struct Rows {
   TileGemm<uint32_t> gemm_u32;
   TileGemm<uint16_t> gemm_u16;
   TileGemm<uint8_t> gemm_u8;
+  TileGemm<uint32_t> gemm_pairs;  // each element two int16, whose products are added up in int32
+  Strip strip;
   Transpose<uint32_t> transpose_u32;
   Transpose<uint64_t> transpose_u64;
 

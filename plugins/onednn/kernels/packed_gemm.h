@@ -1,0 +1,21 @@
+// f32 matrix products where the CPU has no AVX-512: there oneDNN (3.2) reaches 0.5 to 0.77 of what multiply-adds can do on a Zen 3, adds up in an
+// order that depends on the number of threads, and has no bf16. Blocks of both operands are packed to strips and panels, which one
+// kernel reads from beginning to end (Goto, van de Geijn, Anatomy of High-Performance Matrix Multiplication, 2008).
+#pragma once
+
+#include <cstddef>
+
+#include "gemm.h"
+
+namespace lazyt::onednn {
+
+// Whether packed_gemm() is this CPU's way.
+bool has_packed_gemm();
+
+// Bytes that a product with so many threads, or fewer, works in, aligned to 64.
+size_t packed_scratch(int64_t batch, int64_t m, int64_t n, int64_t k, int threads);
+
+// Of f32; one stride of a and of b is 1, the addend's may be any. Results do not depend on the number of threads.
+void packed_gemm(const Gemm& g, int threads, std::byte* scratch);
+
+}  // namespace lazyt::onednn

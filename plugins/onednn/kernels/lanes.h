@@ -13,6 +13,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 
 namespace lazyt::onednn::vm {
 namespace {  // each instruction set has its own copy
@@ -39,6 +40,13 @@ using VI = int32_t __attribute__((vector_size(kVectorBytes)));
 template <class F>
 struct Lanes;
 
+// p * 2^n by two factors, as 2^n may be beyond f32. The bits of the sum end in n + 254, and all that is above them leaves with the shifts.
+template <class F, class I = std::conditional_t<std::is_same_v<F, float>, int32_t, VI>>
+inline F scale_twice(F p, F n) {
+  const I both = std::bit_cast<I>(n + (12582912.0f + 254)), half = both >> 1;
+  return p * std::bit_cast<F>(half << 23) * std::bit_cast<F>((both - half) << 23);
+}
+
 template <>
 struct Lanes<float> {
   using I = int32_t;
@@ -57,11 +65,7 @@ struct Lanes<float> {
   static float round(float x) { return (x + 12582912.0f) - 12582912.0f; }  // 1.5 * 2^23 leaves no room for a fraction
   static float reciprocal(float x) { return 1.0f / x; }
   static float about_reciprocal(float x) { return 1.0f / x; }
-  static float scale(float p, float n) {
-    const float half = round(n * 0.5f);
-    auto pow2 = [](float whole) { return std::bit_cast<float>((static_cast<I>(whole) + 127) << 23); };
-    return p * pow2(half) * pow2(n - half);
-  }
+  static float scale(float p, float n) { return scale_twice(p, n); }
   static float from(float x, float least) { return x < least ? 0.0f : x; }
   static float scale_from(float x, float least, float p, float n) { return x < least ? 0.0f : scale(p, n); }
 };
@@ -101,11 +105,7 @@ struct Lanes<V> {
 #else
   static V reciprocal(V x) { return 1.0f / x; }
   static V about_reciprocal(V x) { return 1.0f / x; }
-  static V scale(V p, V n) {
-    const V half = round(n * 0.5f);
-    auto pow2 = [](V whole) { return std::bit_cast<V>((to_int(whole) + 127) << 23); };
-    return p * pow2(half) * pow2(n - half);
-  }
+  static V scale(V p, V n) { return scale_twice(p, n); }
   static V from(V x, float least) { return x < least ? V{} : x; }
   static V scale_from(V x, float least, V p, V n) { return x < least ? V{} : scale(p, n); }
 #if defined(__AVX2__)

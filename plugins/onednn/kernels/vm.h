@@ -64,7 +64,8 @@ struct Table {
   void (*normal_f32)(float* out, const uint32_t* words, int n, float mean, float std);
 };
 
-// For this CPU. LAZYT_ONEDNN_ISA=avx512|avx2|portable asks for another that it can run; then no kernel uses tiles (amx.h).
+// For this CPU. LAZYT_ONEDNN_ISA=avx512|avx2|portable asks for another that it can run; then no kernel uses tiles (amx.h),
+// and oneDNN is limited, too (limit_dnnl).
 const Table& table();
 
 }  // namespace lazyt::onednn::vm

@@ -330,3 +330,20 @@ def test_a_transposed_convolution():
             x.to(DEVICE), w.to(DEVICE), torch.ones(64).to(DEVICE), stride=stride, padding=1
         )
         torch.testing.assert_close(got.cpu(), want, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 4, 13])
+@pytest.mark.parametrize("turned", [False, True], ids=["", "turned"])
+def test_a_product_of_few_rows_with_any_addend(rows, turned):
+    torch.manual_seed(0)
+    for columns, depth in ((5, 7), (64, 33), (300, 128)):
+        x, bias, whole = torch.randn(rows, depth), torch.randn(columns), torch.randn(rows, columns)
+        w = torch.randn(columns, depth) if turned else torch.randn(depth, columns)
+
+        def f(x, w, bias, whole):
+            matrix = w.t() if turned else w
+            by_columns = x.t().contiguous().t() @ matrix
+            return torch.cat([x @ matrix, by_columns, *(torch.addmm(c, x, matrix) for c in (bias, whole, whole.t().contiguous().t()))])
+
+        got = f(*(t.to(DEVICE) for t in (x, w, bias, whole))).cpu()
+        torch.testing.assert_close(got, f(x, w, bias, whole), rtol=1e-4, atol=1e-4)

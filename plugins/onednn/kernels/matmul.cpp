@@ -218,6 +218,22 @@ bool emit_amx(Builder& b, const Product& p) {
   return true;
 }
 
+// Two or three rows beside a matrix whose columns lie side by side: reading it once for each takes less than packing it.
+bool emit_gemvs(Builder& b, const Product& p) {
+  if (size(p.c, 0) != 1 || size(p.c, 1) > 3 || stride_or(p.b, 1, 1) != 1 || !has_packed_gemm()) return false;
+  const auto row = [](const Tensor& t, int64_t i) {
+    Tensor out = reshaped(t, {1, 1, size(t, 2)}, {0, 0, stride(t, 2)});
+    out.layout.offset += i * stride(t, 1);
+    return out;
+  };
+  for (int64_t i = 0; i < size(p.c, 1); ++i) {
+    std::optional<Tensor> addend;
+    if (p.addend) addend = row(*p.addend, i);
+    if (!emit_gemv(b, {row(p.a, i), p.b, row(p.c, i), {}}, addend ? &*addend : nullptr)) return false;
+  }
+  return true;
+}
+
 // f32 where oneDNN has no AVX-512.
 bool emit_packed(Builder& b, const Product& p) {
   if (p.c.dtype != LAZYT_DTYPE_FLOAT32 || p.a.dtype != p.c.dtype || p.b.dtype != p.c.dtype || !has_packed_gemm()) return false;
@@ -291,7 +307,7 @@ void emit(Builder& b, Product p) {
   p.b = as_matrix(b, p.b);
   // oneDNN gives as many results as the larger batch of the two has.
   if (size(p.c, 0) > 1 && is_shared(p.a) && is_shared(p.b)) p.b = b.dense(p.b);
-  if (bias_only && !of_bytes && emit_gemv(b, p, p.addend ? &*p.addend : nullptr)) return;
+  if (bias_only && !of_bytes && (emit_gemv(b, p, p.addend ? &*p.addend : nullptr) || emit_gemvs(b, p))) return;
   if (of_bytes && !has_bytes()) return emit_bytes(b, p);
   if (emit_amx(b, p) || emit_packed(b, p)) return;
   emit_dnnl(b, p);

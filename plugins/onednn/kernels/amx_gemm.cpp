@@ -26,8 +26,6 @@ constexpr int kSide = Tiles::kSide;
 // Of what is packed at a time: b's part stays in the second-level cache while a's passes by.
 constexpr int64_t kRowsAtOnce = 1024, kColumnsAtOnce = 256, kDepthAtOnce = 512;
 
-int64_t pieces(int64_t n, int64_t size) { return (n + size - 1) / size; }
-
 // ---- Packing
 
 // The first n of 16 elements.

@@ -27,7 +27,6 @@ struct Window {
 
 int64_t volume(const Dims& d, size_t from) { return toolkit::count_of(std::span(d).subspan(from)); }
 
-
 memory::desc channels_last_desc(const Dims& dims, lazyt_dtype_t dtype) { return {dims, to_dnnl(dtype), channels_last(dims)}; }
 memory::desc any(const Dims& dims, lazyt_dtype_t dtype) { return {dims, to_dnnl(dtype), memory::format_tag::any}; }
 

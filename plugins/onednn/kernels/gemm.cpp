@@ -30,8 +30,6 @@ struct Multiply {
   TileGemm<T> plain, turned;  // turned: null if there is none
 };
 
-int64_t pieces(int64_t n, int64_t size) { return (n + size - 1) / size; }
-
 template <class T>
 bool packs_rows(const Gemm& g) {
   return std::is_floating_point_v<T> && g.m >= kTall && g.n >= kPanelsToPack * kPanel<T>;
@@ -72,7 +70,7 @@ void pack_rows(const Matrix& a, const T* from, int64_t rows, int64_t depth, T* t
 
 // c = beta * addend, of a block.
 template <class T>
-void begin_block(const Gemm& g, T beta, const T* addend, T* c, int64_t rows, int64_t width) {
+void begin(const Gemm& g, T beta, const T* addend, T* c, int64_t rows, int64_t width) {
   for (int64_t i = 0; i < rows; ++i) {
     T* row = c + i * g.n;
     const T* from = addend + i * g.addend.row_stride;
@@ -112,7 +110,7 @@ void run(const Gemm& g, int threads, Multiply<T> multiply, std::byte* scratch) {
           for (int64_t j0 = first; j0 < last; j0 += columns) {
             const int64_t width = std::min(columns, last - j0);
             T* c = static_cast<T*>(g.c) + (batch * g.m + i0) * g.n + j0;
-            if (begun && k0 == 0) begin_block(g, beta, element<T>(g.addend, batch, i0, j0), c, rows, width);
+            if (begun && k0 == 0) begin(g, beta, element<T>(g.addend, batch, i0, j0), c, rows, width);
             if (depth == 0) continue;
             pack_panel(g.b, element<T>(g.b, batch, k0, j0), depth, width, panel);
             const bool accumulate = begun || k0 > 0;
@@ -254,6 +252,8 @@ void gemm(lazyt_dtype_t dtype, const Gemm& g, int threads, std::byte* scratch) {
     default: return run<uint8_t>(g, threads, {kernels.gemm_u8, nullptr}, scratch);
   }
 }
+
+void begin_block(const Gemm& g, float beta, const float* addend, float* c, int64_t rows, int64_t width) { begin(g, beta, addend, c, rows, width); }
 
 void gemm_pairs(const Gemm& g, int threads) { run<uint32_t>(g, threads, {rows().gemm_pairs, nullptr}, nullptr); }
 

@@ -9,6 +9,9 @@
 
 namespace lazyt::onednn {
 
+// Pieces of so many elements that n has, the last perhaps smaller.
+inline int64_t pieces(int64_t n, int64_t size) { return (n + size - 1) / size; }
+
 // A batch of matrices; strides in elements, any sign.
 struct Matrix {
   const void* data;
@@ -39,7 +42,10 @@ size_t gemm_scratch(lazyt_dtype_t dtype, const Gemm& g, int threads);
 // Results do not depend on the number of threads.
 void gemm(lazyt_dtype_t dtype, const Gemm& g, int threads, std::byte* scratch);
 
-// The same of int32 that hold two int16 each, whose products are added up in int32, wrapping around; alpha is 1, there is no addend.
+// c = beta * addend, of a block of f32 whose first elements these are.
+void begin_block(const Gemm& g, float beta, const float* addend, float* c, int64_t rows, int64_t width);
+
+// gemm() of int32 that hold two int16 each, whose products are added up in int32, wrapping around; alpha is 1, there is no addend.
 void gemm_pairs(const Gemm& g, int threads);
 
 // y[i] = sum_j a[i, j] x[j] + bias[i]; halves in f32 arithmetic, integers wrap around. a: f32, bf16, f16 or what has_gemm() takes

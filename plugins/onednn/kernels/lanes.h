@@ -51,7 +51,6 @@ template <>
 struct Lanes<float> {
   using I = int32_t;
   static float select(bool c, float a, float b) { return c ? a : b; }
-  static I to_int(float x) { return static_cast<I>(x); }
   static float to_float(I x) { return static_cast<float>(x); }
   static float min(float x, float limit) { return x > limit ? limit : x; }
   static float max(float x, float limit) { return x < limit ? limit : x; }
@@ -74,7 +73,6 @@ template <>
 struct Lanes<V> {
   using I = VI;
   static V select(I c, V a, V b) { return c ? a : b; }
-  static I to_int(V x) { return __builtin_convertvector(x, VI); }
   static V to_float(I x) { return __builtin_convertvector(x, V); }
 #if defined(__AVX512F__)
   static V min(V x, float limit) { return _mm512_min_ps(_mm512_set1_ps(limit), x); }

@@ -46,6 +46,9 @@ bool is_shared(const Tensor& t) { return stride(t, 0) == 0 || size(t, 0) == 1; }
 
 Tensor as_matrix(Builder& b, const Tensor& t) { return is_matrix(t) ? t : b.dense(t); }
 
+double multiply_adds(const Product& p) { return static_cast<double>(p.c.count()) * static_cast<double>(size(p.a, 2)); }
+int most_threads(const Product& p) { return std::min(thread_count(), useful_threads(multiply_adds(p))); }
+
 // ---- The ways to compute it
 
 // alpha * c + beta * addend in place, for numbers that come with the run, f32 or bf16.
@@ -101,7 +104,7 @@ void emit_gemm(Builder& b, Product p) {
   read(p.a, reads_turned_left(dtype));
   read(p.b, reads_turned_right(dtype));
   const int64_t batch = size(p.c, 0), m = size(p.c, 1), n = size(p.c, 2), k = size(p.a, 2);
-  const int most = std::min(thread_count(), useful_threads(static_cast<double>(batch * m * n) * static_cast<double>(k)));
+  const int most = most_threads(p);
   std::vector<StorageId> reads{p.a.storage, p.b.storage}, writes{p.c.storage};
   if (p.addend) reads.push_back(p.addend->storage);
   std::optional<StorageId> scratch;
@@ -166,7 +169,6 @@ void emit_dnnl(Builder& b, Product p) {
     emit_dnnl(b, wide);
     return b.copy(wide.c, p.c);
   }
-  const double work = static_cast<double>(p.c.count()) * static_cast<double>(size(p.a, 2));
   const bool batched = size(p.c, 0) > 1;
   const memory::desc a = describe_matrices(p.a, batched), w = describe_matrices(p.b, batched),
                      c = describe_matrices(p.c, batched);
@@ -198,23 +200,37 @@ void emit_dnnl(Builder& b, Product p) {
     return dnnl::matmul::primitive_desc(cpu_engine(), a, weights, bias, c, attr);
   };
   if (arguments.updates.empty()) arguments.writes.emplace_back(DNNL_ARG_DST, p.c);
-  add_primitive(b, "matmul", make, attr, std::move(arguments), p.b, w, useful_threads(work));
+  add_primitive(b, "matmul", make, attr, std::move(arguments), p.b, w, useful_threads(multiply_adds(p)));
   if (scaled) add_scale(b, p);
 }
 
-// f32 by the CPU's tiles of bf16, where that is faster.
-bool emit_amx(Builder& b, const Product& p) {
-  const int64_t batch = size(p.c, 0), m = size(p.c, 1), n = size(p.c, 2), k = size(p.a, 2);
-  if (p.c.dtype != LAZYT_DTYPE_FLOAT32 || p.a.dtype != p.c.dtype || p.b.dtype != p.c.dtype) return false;
-  if (!prefers_amx(m, n, k, b.steady_input(p.b) != LAZYT_NONE)) return false;
-  const double work = static_cast<double>(batch * m * n) * static_cast<double>(k);
-  const int most = std::min(thread_count(), useful_threads(work));
-  const Tensor scratch = b.scratch(LAZYT_DTYPE_UINT8, {static_cast<int64_t>(amx_scratch(batch, m, n, k, most))});
+bool is_f32(const Product& p) { return p.c.dtype == LAZYT_DTYPE_FLOAT32 && p.a.dtype == p.c.dtype && p.b.dtype == p.c.dtype; }
+
+// A step of our own for f32; scratch: bytes that so many threads want.
+template <class Scratch, class Run>
+void emit_own(Builder& b, const Product& p, const char* name, Scratch&& scratch_for, Run run) {
+  const int most = most_threads(p);
+  const Tensor scratch = b.scratch(LAZYT_DTYPE_UINT8, {static_cast<int64_t>(scratch_for(most))});
   std::vector<StorageId> reads{p.a.storage, p.b.storage};
   if (p.addend) reads.push_back(p.addend->storage);
-  b.add("matmul own:amx_bf16", reads, {p.c.storage, scratch.storage}, [=](const Frame& frame) {
-    amx_gemm(gemm_of(p, frame), std::min(frame.threads, most), frame.storages[scratch.storage]);
+  b.add(name, reads, {p.c.storage, scratch.storage}, [=](const Frame& frame) {
+    run(gemm_of(p, frame), std::min(frame.threads, most), frame.storages[scratch.storage]);
   });
+}
+
+// By the CPU's tiles of bf16, where that is faster.
+bool emit_amx(Builder& b, const Product& p) {
+  const int64_t batch = size(p.c, 0), m = size(p.c, 1), n = size(p.c, 2), k = size(p.a, 2);
+  if (!is_f32(p) || !prefers_amx(m, n, k, b.steady_input(p.b) != LAZYT_NONE)) return false;
+  emit_own(b, p, "matmul own:amx_bf16", [&](int most) { return amx_scratch(batch, m, n, k, most); },
+           [](const Gemm& g, int threads, std::byte* scratch) { amx_gemm(g, threads, scratch); });
+  return true;
+}
+
+// Where oneDNN has no AVX-512.
+bool emit_packed(Builder& b, const Product& p) {
+  if (!is_f32(p) || !has_packed_gemm()) return false;
+  emit_own(b, p, "matmul own:packed", [&](int most) { return packed_scratch(size(p.c, 0), size(p.c, 2), size(p.a, 2), most); }, packed_gemm);
   return true;
 }
 
@@ -231,20 +247,6 @@ bool emit_gemvs(Builder& b, const Product& p) {
     if (p.addend) addend = row(*p.addend, i);
     if (!emit_gemv(b, {row(p.a, i), p.b, row(p.c, i), {}}, addend ? &*addend : nullptr)) return false;
   }
-  return true;
-}
-
-// f32 where oneDNN has no AVX-512.
-bool emit_packed(Builder& b, const Product& p) {
-  if (p.c.dtype != LAZYT_DTYPE_FLOAT32 || p.a.dtype != p.c.dtype || p.b.dtype != p.c.dtype || !has_packed_gemm()) return false;
-  const int64_t batch = size(p.c, 0), m = size(p.c, 1), n = size(p.c, 2), k = size(p.a, 2);
-  const int most = std::min(thread_count(), useful_threads(static_cast<double>(batch * m * n) * static_cast<double>(k)));
-  const Tensor scratch = b.scratch(LAZYT_DTYPE_UINT8, {static_cast<int64_t>(packed_scratch(batch, m, n, k, most))});
-  std::vector<StorageId> reads{p.a.storage, p.b.storage};
-  if (p.addend) reads.push_back(p.addend->storage);
-  b.add("matmul own:packed", reads, {p.c.storage, scratch.storage}, [=](const Frame& frame) {
-    packed_gemm(gemm_of(p, frame), std::min(frame.threads, most), frame.storages[scratch.storage]);
-  });
   return true;
 }
 
@@ -265,7 +267,7 @@ Tensor pairs(Builder& b, Tensor t, bool turned) {
 void emit_bytes(Builder& b, Product p) {
   p.a = pairs(b, p.a, false);
   p.b = pairs(b, p.b, true);
-  const int most = std::min(thread_count(), useful_threads(static_cast<double>(p.c.count()) * static_cast<double>(size(p.a, 2))));
+  const int most = most_threads(p);
   b.add("matmul own:bytes", {p.a.storage, p.b.storage}, {p.c.storage}, [=](const Frame& frame) {
     gemm_pairs(gemm_of(p, frame), std::min(frame.threads, most));
   });

@@ -16,10 +16,8 @@ namespace {
 constexpr int64_t kRows = 24 * kStrip, kDepth = 256, kBlockColumns = 1024;
 // Up to so many rows the right operand is read where it lies, if its rows are contiguous: each of its elements is met once or twice.
 constexpr int64_t kFewRows = 2 * kStrip;
-
 constexpr int64_t kTogether = 4;  // panels that are packed at once: their rows are longer
 
-int64_t pieces(int64_t n, int64_t size) { return (n + size - 1) / size; }
 int64_t rounded(int64_t n, int64_t size) { return pieces(n, size) * size; }
 // The size of pieces, about as large as each other and none above `most`, that n is cut into.
 int64_t piece(int64_t n, int64_t most) { return pieces(n, std::max<int64_t>(1, pieces(n, most))); }
@@ -69,19 +67,6 @@ void pack_strips(const Matrix& a, const float* from, int64_t some, int64_t depth
   }
 }
 
-// c = beta * addend, of a block.
-void begin(const Matrix& addend, const float* from, float beta, float* c, int64_t ldc, int64_t some, int64_t width) {
-  for (int64_t i = 0; i < some; ++i) {
-    const float* x = from + i * addend.row_stride;
-    float* y = c + i * ldc;
-    if (addend.column_stride == 1) {
-      for (int64_t j = 0; j < width; ++j) y[j] = beta * x[j];
-    } else {
-      for (int64_t j = 0; j < width; ++j) y[j] = beta * x[j * addend.column_stride];
-    }
-  }
-}
-
 // One product of the batch, by a team. scratch: the right block, then each thread's left one.
 void multiply(const Gemm& g, int64_t batch, const Team& team, float* scratch) {
   const auto at = [batch](const Matrix& m, int64_t row, int64_t column) {
@@ -114,8 +99,8 @@ void multiply(const Gemm& g, int64_t batch, const Team& team, float* scratch) {
         if (first == last) continue;
         pack_strips(g.a, at(g.a, i0, k0), some, depth, left);
         if (begun && k0 == 0)
-          begin(g.addend, at(g.addend, i0, n0 + first * strip.columns), beta, c + i0 * g.n + n0 + first * strip.columns, g.n, some,
-                std::min(width, last * strip.columns) - first * strip.columns);
+          begin_block(g, beta, at(g.addend, i0, n0 + first * strip.columns), c + i0 * g.n + n0 + first * strip.columns, some,
+                      std::min(width, last * strip.columns) - first * strip.columns);
         const bool accumulate = begun || k0 > 0;
         for (int64_t j = first; j < last; ++j) {
           const int64_t column = j * strip.columns, some_columns = std::min<int64_t>(strip.columns, width - column);
@@ -151,10 +136,9 @@ bool has_packed_gemm() {
 #endif
 }
 
-size_t packed_scratch(int64_t batch, int64_t m, int64_t n, int64_t k, int threads) {
+size_t packed_scratch(int64_t batch, int64_t n, int64_t k, int threads) {
   const Shape shape(n, k);
   const int64_t alone = std::min<int64_t>(batch, threads) * (shape.right + shape.left), together = shape.right + threads * shape.left;
-  (void)m;
   return static_cast<size_t>(std::max(alone, together)) * sizeof(float);
 }
 

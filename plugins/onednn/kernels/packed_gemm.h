@@ -13,7 +13,7 @@ namespace lazyt::onednn {
 bool has_packed_gemm();
 
 // Bytes that a product with so many threads, or fewer, works in, aligned to 64.
-size_t packed_scratch(int64_t batch, int64_t m, int64_t n, int64_t k, int threads);
+size_t packed_scratch(int64_t batch, int64_t n, int64_t k, int threads);
 
 // Of f32; one stride of a and of b is 1, the addend's may be any. Results do not depend on the number of threads.
 void packed_gemm(const Gemm& g, int threads, std::byte* scratch);

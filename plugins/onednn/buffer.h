@@ -33,6 +33,7 @@ class Bytes {
 class Form {
  public:
   virtual ~Form() = default;
+  virtual std::byte* data() const = 0;
   virtual void unpack(std::byte* to) const = 0;
 };
 

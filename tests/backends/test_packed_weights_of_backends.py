@@ -34,7 +34,7 @@ def nets(request):
     """A network on both devices; lazyt's has been used for inference."""
     eager = model(request.param)
     lazy = copy.deepcopy(eager).to(DEVICE)
-    x = torch.randn(2, 32, 8, 8) if request.param == "convolutions" else torch.randn(3, 256)
+    x = torch.randn(2, 32, 8, 8) if request.param == "convolutions" else torch.randn(5, 256)
     for _ in range(3):
         close(infer(lazy, x), infer(eager, x))
     return eager, lazy, x

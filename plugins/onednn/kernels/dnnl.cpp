@@ -10,7 +10,7 @@
 #include <string_view>
 #include <utility>
 
-#include "../buffer.h"
+#include "weights.h"
 
 namespace lazyt::onednn {
 namespace {
@@ -173,7 +173,7 @@ class Packed final : public Form {
     reorder("packing a weight", thread_count(), plain_, from, packed_, memory_.data());
   }
 
-  std::byte* data() const { return memory_.data(); }
+  std::byte* data() const override { return memory_.data(); }
   bool is(const memory::desc& plain, const memory::desc& packed) const {
     return plain_ == plain && packed_ == packed;
   }
@@ -195,11 +195,6 @@ class Packed final : public Form {
   const Memory memory_;
 };
 
-// What lies unused, such as the arena of the run before, makes room for a form that is not made again each step.
-void make_room(Device& device, const memory::desc& packed) {
-  if (packed.get_size() >= uint64_t{1} << 20) device.memory->trim();
-}
-
 // An input of the program in a private format. Where that says all that the input's bytes say, they are let go.
 class KeptPacked final : public Kept {
  public:
@@ -215,7 +210,7 @@ class KeptPacked final : public Kept {
     form_ = std::dynamic_pointer_cast<const Packed>(buffer.form());  // of another program
     if (!form_ || !is_all(buffer) || !form_->is(plain_, packed_)) {
       form_ = nullptr;  // its memory, first
-      if (is_first) make_room(device_, packed_);
+      if (is_first) make_room(device_, packed_.get_size());
       const std::shared_ptr<Bytes> bytes = buffer.plain();
       form_ = std::make_shared<Packed>(device_, plain_, packed_, bytes->data() + offset_);
     }
@@ -237,78 +232,43 @@ class KeptPacked final : public Kept {
   mutable std::pair<uint64_t, uint64_t> key_;  // of the bytes that it was made of
 };
 
-// A primitive over weights as they lie, or packed where two runs met the same: which of the two must change
-// no bit.
-struct WeightChoice {
-  const std::string name;
-  const MakeWithWeights make;
-  const dnnl::primitive_attr attr;  // with scratch of the caller's
-  const std::string implementation;
-  const memory::desc plain;
-  // Changed by a run, of which there is one at a time (EXE-9).
-  memory::desc packed;
-  bool is_asked = false, is_packed = false;
-
-  // Whether oneDNN has a packed form that the same implementation reads. Asked late, as most programs of
-  // training never do.
-  bool has_packed() {
-    if (std::exchange(is_asked, true)) return packed.get_size() > 0;
-    with_dnnl(name, thread_count(), [&] {
-      const dnnl::primitive_desc_base pd =
-          make(memory::desc(plain.get_dims(), plain.get_data_type(), memory::format_tag::any), attr);
-      const memory::desc wanted = pd.query_md(dnnl::query::exec_arg_md, DNNL_ARG_WEIGHTS);
-      if (wanted != plain && pd.impl_info_str() == implementation) packed = wanted;
-    });
-    return packed.get_size() > 0;
-  }
-};
-
-class KeptWeight final : public Kept {
+// A primitive over weights as they lie, or packed.
+class PrimitiveWeights final : public WeightChoice {
  public:
-  KeptWeight(Device& device, int64_t offset, std::shared_ptr<WeightChoice> choice)
-      : device_(device), offset_(offset), choice_(std::move(choice)) {}
+  // attr: with scratch of the caller's. implementation: of the primitive over weights as they lie.
+  PrimitiveWeights(std::string name, MakeWithWeights make, dnnl::primitive_attr attr, std::string implementation, memory::desc plain)
+      : name_(std::move(name)), make_(std::move(make)), attr_(std::move(attr)), implementation_(std::move(implementation)), plain_(std::move(plain)) {}
 
-  std::byte* get(const lazyt_execute_input_t& input, bool is_read, Run& run) const override {
-    Buffer& buffer = plugin::from_c(input.buffer);
-    WeightChoice& choice = *choice_;
-    choice.is_packed = false;
-    if (buffer.is_small()) return buffer.small();
-    if (!is_read && offset_ == 0 && choice.plain.get_size() == buffer.size && choice.has_packed()) {
-      auto is_it = [&](const Form& form) {
-        const auto* there = dynamic_cast<const Packed*>(&form);
-        return there && there->is(choice.plain, choice.packed);
-      };
-      auto make = [&](std::byte* from) -> std::shared_ptr<const Form> {
-        try {
-          make_room(device_, choice.packed);
-          auto made = std::make_shared<Packed>(device_, choice.plain, choice.packed, from);
-          run.let_go += buffer.size;
-          return made;
-        } catch (const plugin::Error& e) {  // a form that there is no memory for is done without
-          if (e.code() != LAZYT_CODE_RESOURCE_EXHAUSTED) throw;
-          return nullptr;
-        } catch (const std::bad_alloc&) {
-          return nullptr;
-        }
-      };
-      if (std::shared_ptr<const Form> form = buffer.form_for(run.number, is_it, make)) {
-        choice.is_packed = true;
-        std::byte* data = static_cast<const Packed&>(*form).data();
-        run.held.push_back(std::move(form));
-        return data;
-      }
-    }
-    std::shared_ptr<Bytes> bytes = buffer.plain();
-    std::byte* data = bytes->data();
-    run.held.push_back(std::move(bytes));
-    return data;
+  // Whether oneDNN has a packed form that the same implementation reads.
+  bool has_packed() override {
+    if (std::exchange(is_asked_, true)) return packed_.get_size() > 0;
+    with_dnnl(name_, thread_count(), [&] {
+      const dnnl::primitive_desc_base pd = make_(memory::desc(plain_.get_dims(), plain_.get_data_type(), memory::format_tag::any), attr_);
+      const memory::desc wanted = pd.query_md(dnnl::query::exec_arg_md, DNNL_ARG_WEIGHTS);
+      if (wanted != plain_ && pd.impl_info_str() == implementation_) packed_ = wanted;
+    });
+    return packed_.get_size() > 0;
   }
-  uint64_t bytes() const override { return 0; }
+  uint64_t plain_bytes() const override { return plain_.get_size(); }
+  uint64_t packed_bytes() const override { return packed_.get_size(); }
+  bool is(const Form& form) const override {
+    const auto* there = dynamic_cast<const Packed*>(&form);
+    return there && there->is(plain_, packed_);
+  }
+  std::shared_ptr<const Form> make(Device& device, std::byte* from) const override {
+    return std::make_shared<Packed>(device, plain_, packed_, from);
+  }
+  dnnl::primitive_desc_base over_packed(const dnnl::primitive_attr& attr) const { return make_(packed_, attr); }
 
  private:
-  Device& device_;
-  const int64_t offset_;  // bytes
-  const std::shared_ptr<WeightChoice> choice_;
+  const std::string name_;
+  const MakeWithWeights make_;
+  const dnnl::primitive_attr attr_;
+  const std::string implementation_;
+  const memory::desc plain_;
+  // Changed by a run, of which there is one at a time (EXE-9).
+  memory::desc packed_;
+  bool is_asked_ = false;
 };
 
 class WeightStep final : public Step {
@@ -452,23 +412,17 @@ void add_primitive(Builder& b, const std::string& name, const MakeWithWeights& m
     const uint32_t input = b.steady_input(weights);
     // Only of these every sum has one order, packed or not.
     const bool is_one_order = std::string_view(pd.impl_info_str()).starts_with("brg:");
-    Tensor plain = weights, packed;
-    std::shared_ptr<WeightChoice> choice;
+    Tensor plain = weights;
+    std::shared_ptr<PrimitiveWeights> choice;
     if (input != LAZYT_NONE && is_one_order) {
-      choice =
-          std::make_shared<WeightChoice>(WeightChoice{name, make, scratched, pd.impl_info_str(), desc, {}});
-      const int64_t offset = weights.layout.offset * static_cast<int64_t>(weights.element());
-      packed = b.add_kept(std::make_unique<KeptWeight>(b.device(), offset, choice), input);
-      plain.storage = packed.storage;
+      choice = std::make_shared<PrimitiveWeights>(name, make, scratched, pd.impl_info_str(), desc);
+      plain = add_weights(b, weights, input, choice);
     }
     arguments.reads.emplace_back(DNNL_ARG_WEIGHTS, plain);
     Access access(arguments);
     auto step = make_step(b, name, make_plain, scratched, pd, access, threads, max_threads);
     if (choice) {
-      arguments.reads.back().second = packed;
-      const MakePrimitive make_packed = [make, choice](const dnnl::primitive_attr& a) {
-        return make(choice->packed, a);
-      };
+      const MakePrimitive make_packed = [choice](const dnnl::primitive_attr& a) { return choice->over_packed(a); };
       auto other = late_primitive(name, make_packed, attr, arguments, max_threads);
       step = std::make_unique<WeightStep>(choice, std::move(step), std::move(other));
     }

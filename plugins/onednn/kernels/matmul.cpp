@@ -11,6 +11,7 @@
 #include "lazyt/toolkit/products.hpp"
 #include "matmul.h"
 #include "packed_gemm.h"
+#include "weights.h"
 
 namespace lazyt::onednn {
 namespace {
@@ -227,10 +228,59 @@ bool emit_amx(Builder& b, const Product& p) {
   return true;
 }
 
+// The right operand of packed_gemm(), packed once.
+class Panels final : public Form {
+ public:
+  // b: its strides count.
+  Panels(Device& device, const Matrix& b, int64_t n, int64_t k, const std::byte* from)
+      : n_(n), k_(k), row_stride_(b.row_stride), column_stride_(b.column_stride), memory_(device, static_cast<uint64_t>(packed_right_size(n, k)) * sizeof(float)) {
+    pack_right({from, 0, row_stride_, column_stride_}, n, k, reinterpret_cast<float*>(memory_.data()));
+  }
+  std::byte* data() const override { return memory_.data(); }
+  bool is(const Matrix& b, int64_t n, int64_t k) const {
+    return n_ == n && k_ == k && row_stride_ == b.row_stride && column_stride_ == b.column_stride;
+  }
+  void unpack(std::byte* to) const override {
+    unpack_right(reinterpret_cast<const float*>(memory_.data()), n_, k_, row_stride_, column_stride_, reinterpret_cast<float*>(to));
+  }
+
+ private:
+  const int64_t n_, k_, row_stride_, column_stride_;
+  const Memory memory_;
+};
+
+class PanelChoice final : public WeightChoice {
+ public:
+  explicit PanelChoice(const Tensor& b)
+      : n_(size(b, 2)), k_(size(b, 1)), b_{nullptr, 0, stride_or(b, 1, n_), stride_or(b, 2, 1)} {}
+  bool has_packed() override { return true; }
+  uint64_t plain_bytes() const override { return static_cast<uint64_t>(n_ * k_) * sizeof(float); }
+  uint64_t packed_bytes() const override { return static_cast<uint64_t>(packed_right_size(n_, k_)) * sizeof(float); }
+  bool is(const Form& form) const override {
+    const auto* there = dynamic_cast<const Panels*>(&form);
+    return there && there->is(b_, n_, k_);
+  }
+  std::shared_ptr<const Form> make(Device& device, std::byte* from) const override {
+    return std::make_shared<Panels>(device, b_, n_, k_, from);
+  }
+
+ private:
+  const int64_t n_, k_;
+  const Matrix b_;
+};
+
 // Where oneDNN has no AVX-512.
-bool emit_packed(Builder& b, const Product& p) {
+bool emit_packed(Builder& b, Product p) {
   if (!is_f32(p) || !has_packed_gemm()) return false;
-  emit_own(b, p, "matmul own:packed", [&](int most) { return packed_scratch(size(p.c, 0), size(p.c, 2), size(p.a, 2), most); }, packed_gemm);
+  std::shared_ptr<PanelChoice> choice;
+  if (const uint32_t input = b.steady_input(p.b); input != LAZYT_NONE && size(p.c, 0) == 1) {
+    choice = std::make_shared<PanelChoice>(p.b);
+    p.b = add_weights(b, p.b, input, choice);
+  }
+  emit_own(b, p, "matmul own:packed", [&](int most) { return packed_scratch(size(p.c, 0), size(p.c, 2), size(p.a, 2), most); },
+           [choice](const Gemm& g, int threads, std::byte* scratch) {
+             packed_gemm(g, choice && choice->is_packed ? static_cast<const float*>(g.b.data) : nullptr, threads, scratch);
+           });
   return true;
 }
 

@@ -52,7 +52,15 @@ LAZYT_INLINE Words rounded(Floats f) {
   const Words x = std::bit_cast<Words>(f), nan = (x & 0u) + 0x7fc00000u;
   return f != f ? nan : x + 0x7fffu + ((x >> 16) & 1u);
 }
-LAZYT_INLINE Shorts to_bits(Floats f, BFloat16) { return __builtin_convertvector(rounded(f) >> 16, Shorts); }
+LAZYT_INLINE Shorts to_bits(Floats f, BFloat16) {
+  const Words bits = rounded(f) >> 16;
+#if defined(__AVX2__) && !defined(__AVX512F__)
+  const __m256i both = _mm256_packus_epi32(std::bit_cast<__m256i>(bits), std::bit_cast<__m256i>(bits));
+  return std::bit_cast<Shorts>(_mm256_castsi256_si128(_mm256_permute4x64_epi64(both, 0xd8)));
+#else
+  return __builtin_convertvector(bits, Shorts);
+#endif
+}
 LAZYT_INLINE Floats round_to(Floats f, BFloat16) { return std::bit_cast<Floats>(rounded(f) & 0xffff0000u); }
 LAZYT_INLINE Floats round_to(Floats f, Half type) { return to_float(to_bits(f, type), type); }
 

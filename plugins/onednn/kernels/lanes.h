@@ -141,6 +141,13 @@ struct Lanes<V> {
 #endif
 };
 
+// Whole numbers below 2^51 as doubles and back, by what every CPU has vectors for: added to 1.5 * 2^52 they are in its lowest bits.
+inline constexpr double kWholeBase = 6755399441055744.0;
+inline double whole_double(int64_t x) {
+  return std::bit_cast<double>(static_cast<int64_t>(static_cast<uint64_t>(x) + std::bit_cast<uint64_t>(kWholeBase))) - kWholeBase;
+}
+inline int64_t whole_int(double x) { return static_cast<int64_t>(std::bit_cast<uint64_t>(x + kWholeBase) - std::bit_cast<uint64_t>(kWholeBase)); }
+
 // The same of doubles, as far as it is used. scale: n whole and in [-1080, 1030].
 using VD = double __attribute__((vector_size(kVectorBytes)));
 using VL = int64_t __attribute__((vector_size(kVectorBytes)));
@@ -189,9 +196,8 @@ struct Lanes<VD> {
 
  private:
   static VD scale_twice(VD p, VD n) {
-    constexpr double kInteger = 6755399441055744.0;  // 1.5 * 2^52: a whole number is in the lowest bits of the sum
-    auto pow2 = [](VD whole) { return std::bit_cast<VD>(std::bit_cast<VL>(whole + (kInteger + 1023)) << 52); };
-    const VD half = (n * 0.5 + kInteger) - kInteger;
+    auto pow2 = [](VD whole) { return std::bit_cast<VD>(std::bit_cast<VL>(whole + (kWholeBase + 1023)) << 52); };
+    const VD half = (n * 0.5 + kWholeBase) - kWholeBase;
     return p * pow2(half) * pow2(n - half);
   }
 #endif

@@ -124,6 +124,8 @@ INLINE Vec<double> in_double(Vec<float> v) {
   std::memcpy(halves, &v, sizeof v);
 #if defined(__AVX512F__)
   return _mm512_cvtps_pd(halves[0]) + _mm512_cvtps_pd(halves[1]);  // GCC 12 takes convertvector apart
+#elif defined(__AVX2__)
+  return _mm256_cvtps_pd(halves[0]) + _mm256_cvtps_pd(halves[1]);
 #else
   return __builtin_convertvector(halves[0], Vec<double>) + __builtin_convertvector(halves[1], Vec<double>);
 #endif
@@ -477,23 +479,53 @@ INLINE Vec<uint32_t> fma_pairs(Vec<uint32_t> a, Vec<uint32_t> b, Vec<uint32_t> c
 #endif
 }
 
+// What products add up in, a vector of it.
+template <class C>
+struct Sum {
+  Vec<C> value{};
+  INLINE void add(Vec<C> a, Vec<C> b) { value = fma(a, b, value); }
+  INLINE Vec<C> all() const { return value; }
+};
+#if defined(__AVX2__) && !defined(__AVX512DQ__)
+// Without an instruction that multiplies 64 bits: products of the lower halves, and, apart, those of lower by upper ones, whose upper half nobody sees.
+template <>
+struct Sum<uint64_t> {
+  Vec<uint64_t> lower{}, crossed{};
+  INLINE void add(Vec<uint64_t> a, Vec<uint64_t> b) {
+    const auto product = [](Vec<uint64_t> x, Vec<uint64_t> y) __attribute__((always_inline)) {
+      return std::bit_cast<Vec<uint64_t>>(_mm256_mul_epu32(std::bit_cast<__m256i>(x), std::bit_cast<__m256i>(y)));
+    };
+    const auto upper = [](Vec<uint64_t> x) __attribute__((always_inline)) {
+      return std::bit_cast<Vec<uint64_t>>(_mm256_shuffle_epi32(std::bit_cast<__m256i>(x), 0xf5));
+    };
+    lower += product(a, b);
+    crossed += product(a, upper(b));
+    crossed += product(upper(a), b);
+  }
+  INLINE Vec<uint64_t> all() const { return lower + (crossed << 32); }
+};
+#endif
+// Rows whose sums fill the registers beside their operands.
+template <class C>
+constexpr int kRowsAtOnce = kVectorBytes == 64 ? 8 : sizeof(Sum<C>) > sizeof(Vec<C>) ? 2 : 4;
+
 // kM rows of two vectors of the output stay in registers while k runs. kTurned: element (r, p) of a lies at a[p * lda + r].
 template <class C, int kM, bool kTurned, bool kPairs>
 INLINE void gemm_block(int64_t n, int64_t k, C alpha, const C* a, int64_t lda, const C* panel, C* out, int64_t ldo, bool accumulate) {
   constexpr int w = kWidth<C>;
   const Full<C> full;
-  Vec<C> sums[kM][2] = {};
+  Sum<C> sums[kM][2];
   for (int64_t p = 0; p < k; ++p) {
     const Vec<C> b0 = load(panel + p * kPanel<C>, full), b1 = load(panel + p * kPanel<C> + w, full);
 #pragma GCC unroll 8
     for (int r = 0; r < kM; ++r) {
       const Vec<C> x = splat(kTurned ? a[p * lda + r] : a[r * lda + p]);
       if constexpr (kPairs) {
-        sums[r][0] = fma_pairs(x, b0, sums[r][0]);
-        sums[r][1] = fma_pairs(x, b1, sums[r][1]);
+        sums[r][0].value = fma_pairs(x, b0, sums[r][0].value);
+        sums[r][1].value = fma_pairs(x, b1, sums[r][1].value);
       } else {
-        sums[r][0] = fma(x, b0, sums[r][0]);
-        sums[r][1] = fma(x, b1, sums[r][1]);
+        sums[r][0].add(x, b0);
+        sums[r][1].add(x, b1);
       }
     }
   }
@@ -501,7 +533,7 @@ INLINE void gemm_block(int64_t n, int64_t k, C alpha, const C* a, int64_t lda, c
 #pragma GCC unroll 8
   for (int r = 0; r < kM; ++r) {
     C* o = out + r * ldo;
-    const Vec<C> v0 = sums[r][0] * alpha, v1 = sums[r][1] * alpha;
+    const Vec<C> v0 = sums[r][0].all() * alpha, v1 = sums[r][1].all() * alpha;
     if (n >= 2 * w) {
       put(o, v0, full);
       put(o + w, v1, full);
@@ -523,8 +555,8 @@ INLINE int64_t gemm_rows(int64_t i, int64_t m, int64_t n, int64_t k, C alpha, co
 template <class C, bool kTurned, bool kPairs = false>
 void gemm(int64_t m, int64_t n, int64_t k, C alpha, const C* a, int64_t lda, const C* panel, C* out, int64_t ldo, bool accumulate) {
   int64_t i = 0;
-  if constexpr (kVectorBytes == 64) i = gemm_rows<C, kTurned, kPairs, 8>(i, m, n, k, alpha, a, lda, panel, out, ldo, accumulate);
-  i = gemm_rows<C, kTurned, kPairs, 4>(i, m, n, k, alpha, a, lda, panel, out, ldo, accumulate);
+  if constexpr (kRowsAtOnce<C> > 4) i = gemm_rows<C, kTurned, kPairs, kRowsAtOnce<C>>(i, m, n, k, alpha, a, lda, panel, out, ldo, accumulate);
+  i = gemm_rows<C, kTurned, kPairs, std::min(4, kRowsAtOnce<C>)>(i, m, n, k, alpha, a, lda, panel, out, ldo, accumulate);
   gemm_rows<C, kTurned, kPairs, 1>(i, m, n, k, alpha, a, lda, panel, out, ldo, accumulate);
 }
 

@@ -133,9 +133,9 @@ class Compiler {
       } else if (uses_[r]) {
         add(reg.type == scalar_ ? Op::kLoad : Op::kLoadU8, memory);
         spill(r);
+        held_ = r;
       }
     }
-    held_ = kNone;
     for (size_t k = 0; k < s_.code.size(); ++k) {
       if (!instruction(s_.code[k])) return std::nullopt;
       finish(k);

@@ -168,18 +168,20 @@ void run_end(ARGUMENTS) {
 constexpr size_t kAhead = 2;
 
 template <Form form, class E>
-V operand(const E* a, int k) {
+[[gnu::always_inline]] inline V operand(const E* a, int k) {
   if constexpr (form == kNumber) return a[0] - V{};  // of -0, too
+  constexpr int kLine = 64 / sizeof(E);
+  const bool begins_line = k * kWidth % kLine == 0;
 #if LAZYT_TILE_F32
   if constexpr (sizeof(E) == 2) {
-    prefetch(a + k * kWidth, kAhead * kTile * sizeof(E));
+    if (begins_line) prefetch(a + k * kWidth, kAhead * kTile * sizeof(E));
     vm::Shorts bits;
     std::memcpy(&bits, a + k * kWidth, sizeof bits);
     return vm::to_float(bits, E{});
   } else
 #endif
   {
-    if constexpr (form == kRunning) prefetch(a + k * kWidth, kAhead * kTile * sizeof(E));
+    if (form == kRunning && begins_line) prefetch(a + k * kWidth, kAhead * kTile * sizeof(E));
     return load(a + k * kWidth);
   }
 }
@@ -304,32 +306,38 @@ void run_store(ARGUMENTS) {
 #undef STEP
   NEXT;
 }
+#if LAZYT_TILE_F32
+// Two vectors of halves as one: stores of half a vector take as long.
+template <class E>
+void store_halves(E* to, V first, V second) {
+#if defined(__AVX512F__)
+  if constexpr (std::is_same_v<E, BFloat16>) {
+    using Halves = uint16_t __attribute__((vector_size(vm::kVectorBytes)));
+    Halves upper;
+    for (int j = 0; j < 2 * kWidth; ++j) upper[j] = static_cast<uint16_t>(2 * j + 1);
+    const auto a = std::bit_cast<__m512i>(vm::rounded(first)), b = std::bit_cast<__m512i>(vm::rounded(second));
+    _mm512_storeu_si512(to, _mm512_permutex2var_epi16(a, std::bit_cast<__m512i>(upper), b));
+    return;
+  }
+#elif defined(__AVX2__)
+  if constexpr (std::is_same_v<E, BFloat16>) {
+    const auto a = std::bit_cast<__m256i>(vm::rounded(first) >> 16), b = std::bit_cast<__m256i>(vm::rounded(second) >> 16);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm256_permute4x64_epi64(_mm256_packus_epi32(a, b), 0xd8));
+  } else {
+    const auto a = std::bit_cast<__m128i>(vm::to_bits(first, E{})), b = std::bit_cast<__m128i>(vm::to_bits(second, E{}));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm256_set_m128i(b, a));
+  }
+  return;
+#endif
+  const vm::Shorts bits[2] = {vm::to_bits(first, E{}), vm::to_bits(second, E{})};
+  std::memcpy(to, bits, sizeof bits);
+}
 template <Form form>
 void run_store_half(ARGUMENTS) {
   auto* a = at<form>(ip->a, i);
-#define STEP(k)                                        \
-  {                                                    \
-    const vm::Shorts bits = vm::to_bits(v##k, *a);     \
-    std::memcpy(a + k * kWidth, &bits, sizeof bits);   \
-    IN_ORDER;                                          \
-  }
-  EACH(STEP)
-#undef STEP
-  NEXT;
-}
-#if defined(__AVX512F__) && LAZYT_TILE_F32
-// The upper halves of two vectors of words by one permutation.
-void run_store_bf16(ARGUMENTS) {
-  auto* a = at<kBf16>(ip->a, i);
-  using Halves = uint16_t __attribute__((vector_size(vm::kVectorBytes)));
-  Halves upper;
-  for (int j = 0; j < 2 * kWidth; ++j) upper[j] = static_cast<uint16_t>(2 * j + 1);
-#define PAIR(k, l)                                                                                                                     \
-  {                                                                                                                                    \
-    const auto first = std::bit_cast<__m512i>(vm::rounded(v##k)), second = std::bit_cast<__m512i>(vm::rounded(v##l));                 \
-    _mm512_storeu_si512(a + k * kWidth, _mm512_permutex2var_epi16(first, std::bit_cast<__m512i>(upper), second));                     \
-    IN_ORDER;                                                                                                                          \
-  }
+#define PAIR(k, l)                          \
+  store_halves(a + k * kWidth, v##k, v##l); \
+  IN_ORDER;
   PAIR(0, 1) PAIR(2, 3) PAIR(4, 5) PAIR(6, 7)
 #undef PAIR
   NEXT;
@@ -485,11 +493,7 @@ Machine make() {
   set(Op::kStore, run_store_integers<int8_t>, kI8);
   set(Op::kStore, run_store_integers<uint8_t>, kU8);
   set(Op::kStore, run_store_integers<int32_t>, kI32);
-#if defined(__AVX512F__)
-  set(Op::kStore, run_store_bf16, kBf16);
-#else
   set(Op::kStore, run_store_half<kBf16>, kBf16);
-#endif
   set(Op::kStore, run_store_half<kF16>, kF16);
 #endif
 #if LAZYT_TILE_BANKS

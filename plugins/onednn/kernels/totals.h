@@ -23,6 +23,8 @@ template <class W, class V>
 W widened(V v) {
 #if defined(__AVX512F__)
   if constexpr (sizeof(W) == 2 * sizeof(V)) return _mm512_cvtps_pd(v);  // GCC 12 takes convertvector apart
+#elif defined(__AVX2__)
+  if constexpr (sizeof(W) == 2 * sizeof(V)) return _mm256_cvtps_pd(v);
 #endif
   return __builtin_convertvector(v, W);
 }

@@ -234,6 +234,20 @@ void run_divided_integers(void* __restrict out, const void* pa, const void* pb, 
     uint64_t large = 0;
     for (int i = 0; i < n; ++i) large |= (static_cast<uint64_t>(a[i]) + kExact) | (static_cast<uint64_t>(b[i]) + kExact);
     if (large >= 2 * kExact) return run_binary<op, T>(out, pa, pb, pc, n);
+#pragma GCC ivdep
+    for (int i = 0; i < n; ++i) {  // all in doubles: few CPUs have vectors that convert or multiply 64-bit integers
+      const double x = math::whole_double(a[i]), y = math::whole_double(b[i]), by = y == 0 ? 1.0 : y;
+      const double even = std::trunc(x / by), rest = x - even * by;
+      const bool signs_differ = rest * by < 0;
+      double result = rest;
+      if constexpr (op == Op::kDivTrunc || op == Op::kDivFloor) {
+        const double one_less = signs_differ ? 1.0 : 0.0, q = op == Op::kDivFloor ? even - one_less : even;
+        result = y == 0 ? 0.0 : q;
+      }
+      if constexpr (op == Op::kRemainder) result = signs_differ ? rest + by : rest;
+      o[i] = math::whole_int(result);
+    }
+    return;
   }
 #pragma GCC ivdep
   for (int i = 0; i < n; ++i) {
@@ -502,7 +516,8 @@ void iota(int64_t* out, uint64_t first, uint64_t step, int n) {
   for (int i = 0; i < n; ++i) out[i] = static_cast<int64_t>(first + static_cast<uint64_t>(i) * step);
 }
 void ramp(double* out, int64_t at, int64_t stride, double first, double step, int n) {
-  for (int i = 0; i < n; ++i) out[i] = first + static_cast<double>(at + i * stride) * step;
+  const auto begin = static_cast<double>(at), each = static_cast<double>(stride);  // exact: places are below 2^51
+  for (int i = 0; i < n; ++i) out[i] = first + (begin + static_cast<double>(i) * each) * step;
 }
 void add_sums(Total* totals, float* sums, int n) {
 #pragma GCC ivdep

@@ -10,7 +10,7 @@ import pytest
 
 pytestmark = pytest.mark.skipif(os.environ.get("LAZYT_BACKEND") != "onednn", reason="instruction sets are onednn's")
 HERE = Path(__file__).parent
-FILES = ["products", "bytes", "halves", "recurrent", "packed_weights"]
+FILES = ["products", "bytes", "halves", "recurrent", "packed_weights", "division"]
 
 
 @pytest.mark.parametrize("isa", ["avx2", "portable"])

@@ -18,9 +18,9 @@ inline constexpr uint64_t kAlignment = 64;
 // The system's memory, for toolkit::BlockCache.
 struct SystemMemory {
   static constexpr uint64_t kSpare = uint64_t{8} << 20, kMapped = uint64_t{256} << 10;
-  // What the C library has of middle sizes it joins and cuts: keys and values of a growing text are a little longer each time.
-  // It is slower with the least.
-  static constexpr bool keeps(uint64_t bytes) { return bytes >= 4096 && bytes < kMapped; }
+  // Keys and values of a growing text are a little longer each time; what steps of training make is as long as before, and the C library
+  // would give such to the system and take it again, page by page, in each.
+  static constexpr bool is_middle(uint64_t bytes) { return bytes >= 4096 && bytes < kMapped; }
   static std::byte* take(uint64_t bytes);
   static void give(std::byte* block, uint64_t bytes) noexcept;
 };

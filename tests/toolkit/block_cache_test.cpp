@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <utility>
 #include <vector>
 
 namespace lazyt::toolkit {
@@ -18,9 +19,9 @@ struct Counting {
 struct Sparing : Counting {
   static constexpr uint64_t kSpare = 4096;
 };
-struct KeepingSome : Counting {
+struct WithMiddle : Counting {
   static constexpr uint64_t kSpare = 64 << 10;
-  static constexpr bool keeps(uint64_t n) { return n >= 4096 && n < 8 << 10; }
+  static constexpr bool is_middle(uint64_t n) { return n >= 4096 && n < 256 << 10; }
 };
 
 TEST(BlockCache, AFreedBlockIsHandedOutAgain) {
@@ -58,28 +59,94 @@ TEST(BlockCache, OfASourceThatSparesNoMoreLiesUnusedThanThat) {
   EXPECT_EQ(bytes, 0u);
 }
 
-TEST(BlockCache, WhatTheSourceKeepsGoesBackAtOnceAndOthersStay) {
+// A step that takes blocks of these sizes, and gives them back at its end. Bytes that the source gave for it.
+template <class Cache>
+uint64_t step(Cache& cache, const std::vector<uint64_t>& sizes, const uint64_t& bytes) {
+  const uint64_t before = bytes;
+  std::vector<std::pair<void*, uint64_t>> blocks;
+  for (uint64_t size : sizes) {
+    void* block = cache.take(size);
+    blocks.emplace_back(block, size);
+  }
+  const uint64_t most = bytes;
+  for (auto [block, size] : blocks) cache.give(block, size);
+  return most - std::min(before, most);
+}
+
+TEST(BlockCache, AStepThatRepeatsFindsAllOfItsMiddleBlocks) {
   uint64_t bytes = 0;
   {
-    BlockCache<KeepingSome> cache(KeepingSome{{&bytes}});
-    auto use = [&](uint64_t size) {
-      void* block = cache.take(size);
-      EXPECT_EQ(cache.in_use(), size);
-      cache.give(block, size);
-      EXPECT_EQ(cache.in_use(), 0u);
-    };
-    use(32 << 10);
-    EXPECT_EQ(cache.cached(), 32u << 10);
-    for (int i = 0; i < 16; ++i) use(6 << 10);
-    EXPECT_EQ(cache.cached(), 32u << 10);
-    use(1 << 10);
-    EXPECT_EQ(cache.cached(), 33u << 10);
-    use(48 << 10);
-    use(6 << 10);  // more than kSpare lies unused, but nothing new is taken for the cache
-    EXPECT_EQ(cache.cached(), 81u << 10);
-    EXPECT_EQ(bytes, cache.cached());
+    BlockCache<WithMiddle> cache(WithMiddle{{&bytes}});
+    const std::vector<uint64_t> sizes(100, 128 << 10);  // far more than kSpare
+    EXPECT_EQ(step(cache, sizes, bytes), 100u * (128 << 10));
+    for (int i = 0; i < 200; ++i) EXPECT_EQ(step(cache, sizes, bytes), 0u);
+    EXPECT_EQ(cache.cached(), bytes);
   }
   EXPECT_EQ(bytes, 0u);
+}
+
+TEST(BlockCache, MiddleSizesThatGrowLeaveNoMoreThanWasInUse) {
+  uint64_t bytes = 0, most = 0;
+  {
+    BlockCache<WithMiddle> cache(WithMiddle{{&bytes}});
+    for (uint64_t size = 8 << 10; size <= 240 << 10; size += 1024) {
+      step(cache, {size, size, size, size}, bytes);
+      most = std::max(most, bytes);
+    }
+    EXPECT_LE(most, 4u * (240 << 10));
+    EXPECT_EQ(cache.cached(), bytes);
+  }
+  EXPECT_EQ(bytes, 0u);
+}
+
+TEST(BlockCache, APeakOfMiddleBlocksIsForgotten) {
+  uint64_t bytes = 0;
+  {
+    BlockCache<WithMiddle> cache(WithMiddle{{&bytes}});
+    step(cache, std::vector<uint64_t>(100, 128 << 10), bytes);
+    for (int i = 0; i < 10000; ++i) step(cache, {uint64_t{8} << 10}, bytes);
+    EXPECT_EQ(bytes, 99u * (128 << 10) + (8 << 10));  // in all no more than there were; nothing new is wanted, so nothing else goes back
+    step(cache, {uint64_t{16} << 10}, bytes);
+    EXPECT_LE(bytes, 24u << 10);
+  }
+  EXPECT_EQ(bytes, 0u);
+}
+
+TEST(BlockCache, OtherBlocksStayWhereMiddleOnesGoBackAndTheOtherWayRound) {
+  uint64_t bytes = 0;
+  {
+    BlockCache<WithMiddle> cache(WithMiddle{{&bytes}});
+    step(cache, {uint64_t{2} << 10}, bytes);                       // small
+    step(cache, {uint64_t{8} << 10, uint64_t{8} << 10}, bytes);    // middle
+    step(cache, {uint64_t{512} << 10}, bytes);                     // large: more than kSpare
+    EXPECT_EQ(bytes, uint64_t{(2 + 16 + 512) << 10});
+    step(cache, {uint64_t{12} << 10}, bytes);  // instead of the middle ones
+    EXPECT_EQ(bytes, uint64_t{(2 + 12 + 512) << 10});
+    step(cache, {uint64_t{1} << 20}, bytes);  // instead of the large and the small one
+    EXPECT_EQ(bytes, uint64_t{(12 + 1024) << 10});
+    cache.trim();
+    EXPECT_EQ(bytes, 0u);
+    EXPECT_EQ(cache.cached(), 0u);
+  }
+}
+
+TEST(BlockCache, ASourceThatHasNoMoreIsAskedAgainOnceAllWentBack) {
+  struct Limited {
+    uint64_t left = 100 << 10;
+    void* take(uint64_t n) { return n > left ? nullptr : (left -= n, std::malloc(n)); }
+    void give(void* block, uint64_t n) { left += n, std::free(block); }
+    static constexpr bool is_middle(uint64_t n) { return n >= 4096; }
+  };
+  BlockCache<Limited> cache;
+  uint64_t half = 64 << 10, whole = 96 << 10, beyond = 128 << 10;
+  cache.give(cache.take(half), half);
+  void* block = cache.take(whole);
+  ASSERT_NE(block, nullptr);
+  EXPECT_EQ(cache.take(beyond), nullptr);
+  cache.give(block, whole);
+  EXPECT_EQ(cache.in_use(), 0u);
+  EXPECT_EQ(cache.take(whole), block);
+  cache.give(block, whole);
 }
 
 }  // namespace

@@ -317,7 +317,9 @@ void store_halves(E* to, V first, V second) {
     for (int j = 0; j < 2 * kWidth; ++j) upper[j] = static_cast<uint16_t>(2 * j + 1);
     const auto a = std::bit_cast<__m512i>(vm::rounded(first)), b = std::bit_cast<__m512i>(vm::rounded(second));
     _mm512_storeu_si512(to, _mm512_permutex2var_epi16(a, std::bit_cast<__m512i>(upper), b));
-    return;
+  } else {
+    const auto a = std::bit_cast<__m256i>(vm::to_bits(first, E{})), b = std::bit_cast<__m256i>(vm::to_bits(second, E{}));
+    _mm512_storeu_si512(to, _mm512_inserti64x4(_mm512_castsi256_si512(a), b, 1));
   }
 #elif defined(__AVX2__)
   if constexpr (std::is_same_v<E, BFloat16>) {
@@ -327,10 +329,10 @@ void store_halves(E* to, V first, V second) {
     const auto a = std::bit_cast<__m128i>(vm::to_bits(first, E{})), b = std::bit_cast<__m128i>(vm::to_bits(second, E{}));
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm256_set_m128i(b, a));
   }
-  return;
-#endif
+#else
   const vm::Shorts bits[2] = {vm::to_bits(first, E{}), vm::to_bits(second, E{})};
   std::memcpy(to, bits, sizeof bits);
+#endif
 }
 template <Form form>
 void run_store_half(ARGUMENTS) {

@@ -23,8 +23,10 @@ namespace toolkit __attribute__((visibility("hidden"))) {
 // Source has `Address take(uint64_t bytes)`, which answers Address{} when there is no more, and `void give(Address,
 // uint64_t bytes)`, which does not throw. With `static constexpr uint64_t kSpare` in it, no more lies unused, when a new block
 // is taken, than that or half of what is in use: a cache that grows with each step (keys and values of a text) would else
-// keep blocks of every size it ever had. With `static constexpr bool keeps(uint64_t bytes)` in it, blocks of sizes for which it
-// holds go back at once: the source has a cache of its own, which joins neighbours. Thread-safe where Source is.
+// keep blocks of every size it ever had. With `static constexpr bool is_middle(uint64_t bytes)` in it, blocks of sizes for which it
+// holds are counted apart: taking a new one gives back others, those first whose size is not asked for any more, so that in all no
+// more are had than were in use at once lately. A step that repeats finds all of its blocks; sizes that grow leave none behind.
+// Thread-safe where Source is.
 template <class Source>
 class BlockCache {
  public:
@@ -41,24 +43,16 @@ class BlockCache {
   Address take(uint64_t& bytes) {
     const SizeClass size = class_of(bytes);
     bytes = size.bytes;
-    Address block{};
-    const bool kept_there = source_keeps(bytes);
-    if (!kept_there) {
-      std::lock_guard lock(mutex_);
-      auto& list = free_[size.index];
-      if (!list.empty()) {
-        block = list.back();
-        list.pop_back();
-        cached_.fetch_sub(bytes, std::memory_order_relaxed);
-      }
-    }
-    if (block == Address{} && !kept_there) give_back_some();
+    Address block = take_unused(size);
     if (block == Address{}) block = source_.take(bytes);
     if (block == Address{}) {
       trim();
       block = source_.take(bytes);
     }
-    if (block == Address{}) return block;
+    if (block == Address{}) {
+      if (is_middle(bytes)) middle_in_use_.fetch_sub(bytes, std::memory_order_relaxed);
+      return block;
+    }
     const uint64_t now = in_use_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
     uint64_t peak = peak_.load(std::memory_order_relaxed);
     while (now > peak && !peak_.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {
@@ -69,11 +63,12 @@ class BlockCache {
   // bytes: as take left them.
   void give(Address block, uint64_t bytes) noexcept {
     in_use_.fetch_sub(bytes, std::memory_order_relaxed);
-    if (source_keeps(bytes)) return source_.give(block, bytes);
+    if (is_middle(bytes)) middle_in_use_.fetch_sub(bytes, std::memory_order_relaxed);
     std::lock_guard lock(mutex_);
     try {
       free_[class_of(bytes).index].push_back(block);
       cached_.fetch_add(bytes, std::memory_order_relaxed);
+      if (is_middle(bytes)) middle_cached_ += bytes;
     } catch (...) {
       source_.give(block, bytes);
     }
@@ -82,7 +77,7 @@ class BlockCache {
   // What lies unused goes back to the source.
   void trim() noexcept {
     std::lock_guard lock(mutex_);
-    give_back();
+    give_back([](uint64_t) { return true; });
   }
 
   uint64_t in_use() const { return in_use_.load(std::memory_order_relaxed); }
@@ -104,33 +99,66 @@ class BlockCache {
     const int e = 63 - std::countl_zero(rounded);
     return {static_cast<uint32_t>(e - kLeast) * 8 + static_cast<uint32_t>((rounded >> (e - 3)) & 7), rounded};
   }
-  static constexpr bool source_keeps(uint64_t bytes) {
-    if constexpr (requires { Source::keeps(bytes); }) return Source::keeps(bytes);
+  static constexpr bool is_middle(uint64_t bytes) {
+    if constexpr (requires { Source::is_middle(bytes); }) return Source::is_middle(bytes);
     return false;
   }
-  void give_back_some() noexcept {
-    if constexpr (requires { Source::kSpare; }) {
-      const uint64_t spare = std::max(Source::kSpare, in_use() / 2);
-      std::lock_guard lock(mutex_);
-      if (cached() > spare) give_back();
-    }
+  // A block that lies unused, or Address{}, and room for a new one was made.
+  Address take_unused(SizeClass size) {
+    std::lock_guard lock(mutex_);
+    const bool middle = is_middle(size.bytes);
+    if (middle) note_middle(size);
+    if (!free_[size.index].empty()) return pop(size.index);
+    if (middle)
+      give_back_middle();
+    else if constexpr (requires { Source::kSpare; })
+      if (cached() - middle_cached_ > std::max(Source::kSpare, in_use() / 2)) give_back([](uint64_t bytes) { return !is_middle(bytes); });
+    return Address{};
   }
-  // REQUIRES: mutex_ held.
-  void give_back() noexcept {
-    uint64_t given = 0;
-    for (uint32_t i = 0; i < free_.size(); ++i) {
-      for (Address block : free_[i]) source_.give(block, bytes_of(i));
-      given += free_[i].size() * bytes_of(i);
-      free_[i].clear();
+
+  // What follows: REQUIRES: mutex_ held.
+
+  // A block of a class that has one unused.
+  Address pop(uint32_t index) noexcept {
+    const uint64_t bytes = bytes_of(index);
+    const Address block = free_[index].back();
+    free_[index].pop_back();
+    cached_.fetch_sub(bytes, std::memory_order_relaxed);
+    if (is_middle(bytes)) middle_cached_ -= bytes;
+    return block;
+  }
+  template <class F>
+  void give_back(F which) noexcept {
+    for (uint32_t i = 0; i < free_.size(); ++i)
+      while (!free_[i].empty() && which(bytes_of(i))) source_.give(pop(i), bytes_of(i));
+  }
+  // A middle block is asked for.
+  void note_middle(SizeClass size) noexcept {
+    constexpr uint64_t kLately = 4096;  // takings that a peak is remembered for, and up to twice as many
+    const uint64_t now = middle_in_use_.fetch_add(size.bytes, std::memory_order_relaxed) + size.bytes;
+    asked_[size.index] = ++takings_;
+    if (takings_ % kLately == 0) middle_peak_[0] = std::exchange(middle_peak_[1], 0);
+    middle_peak_[1] = std::max(middle_peak_[1], now);
+  }
+  void give_back_middle() noexcept {
+    const uint64_t most = std::max(middle_peak_[0], middle_peak_[1]);
+    while (middle_cached_ && middle_in_use_.load(std::memory_order_relaxed) + middle_cached_ > most) {
+      uint32_t oldest = static_cast<uint32_t>(free_.size());
+      for (uint32_t i = 0; i < free_.size(); ++i)
+        if (!free_[i].empty() && is_middle(bytes_of(i)) && (oldest == free_.size() || asked_[i] < asked_[oldest])) oldest = i;
+      source_.give(pop(oldest), bytes_of(oldest));
     }
-    cached_.fetch_sub(given, std::memory_order_relaxed);
   }
   static uint64_t bytes_of(uint32_t index) { return uint64_t{8 + index % 8} << (index / 8 + kLeast - 3); }
 
   Source source_;
   std::mutex mutex_;
-  std::array<std::vector<Address>, 8 * (64 - kLeast)> free_;  // by size class
-  std::atomic<uint64_t> in_use_{0}, peak_{0}, cached_{0};
+  static constexpr size_t kClasses = 8 * (64 - kLeast);
+  std::array<std::vector<Address>, kClasses> free_;  // by size class
+  std::array<uint64_t, kClasses> asked_{};            // the taking that asked last
+  uint64_t takings_ = 0, middle_cached_ = 0;          // of middle blocks
+  uint64_t middle_peak_[2] = {};                      // before the last kLately takings began anew, and since
+  std::atomic<uint64_t> in_use_{0}, peak_{0}, cached_{0}, middle_in_use_{0};
 };
 
 }  // namespace toolkit

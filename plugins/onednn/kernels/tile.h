@@ -98,8 +98,7 @@ struct Bound {
   Operand a, b;
 };
 
-// What an operand is, as far as code for it differs. Of two operands: A's form + 2 * B's, kNumber or not; halves are
-// operands of instructions of one operand only, and kStore rounds to them.
+// What an operand is, as far as code for it differs. kStore rounds to halves.
 enum Form : uint8_t {
   kAnyForm,  // memory, or a tile
   kNumber,   // one number, as often as a tile has elements
@@ -115,11 +114,14 @@ enum Form : uint8_t {
   kKeep2,
   kForms
 };
-static_assert(kForms >= 4, "forms of two operands");
+
+// Of two operands: A's kind + kKinds * B's.
+enum Kind : uint8_t { kKindAny, kKindNumber, kKindBf16, kKindF16, kKinds };
+static_assert(kForms <= kKinds * kKinds);
 
 struct Machine {
   int tile;  // elements
-  Function functions[static_cast<int>(Op::kCount)][kForms];  // none: it has no such instruction
+  Function functions[static_cast<int>(Op::kCount)][kKinds * kKinds];  // by form or kinds; none: it has no such instruction
   // Runs the code (ended by kEnd) for tiles at 0, tile, 2 * tile, ... below n. n is a multiple of the tile.
   void (*run)(const Bound* code, int64_t n);
 };

@@ -128,10 +128,10 @@ class Compiler {
       const uint16_t memory = operand({false, r, reg.running, false, form_of(reg)});
       if (is_integer(reg.type)) {
         where_[r] = memory;
-      } else if (reg.type == scalar_ && (reg.half == kAnyForm || !one_of_two(r))) {
+      } else if (reg.type == scalar_) {
         where_[r] = memory;
       } else if (uses_[r]) {
-        add(reg.type == scalar_ ? Op::kLoad : Op::kLoadU8, memory);
+        add(Op::kLoadU8, memory);
         spill(r);
         held_ = r;
       }
@@ -146,7 +146,7 @@ class Compiler {
     code_.push_back({Op::kEnd, kAnyForm, 0, 0});
     out_.code.reserve(code_.size());
     for (const Formed& i : code_) {
-      const Function f = forms_of(i.op)[i.form];
+      const Function f = forms_of(i.op)[i.kinds ? i.kinds : i.form];
       if (!f) return std::nullopt;
       out_.code.push_back({f, i.a, i.b});
     }
@@ -159,6 +159,7 @@ class Compiler {
     Op op;
     Form form;
     uint16_t a, b;
+    int kinds = 0;  // of an instruction of two operands
   };
 
   static bool is_half(Form form) { return form == kBf16 || form == kF16; }
@@ -191,9 +192,14 @@ class Compiler {
   void add(Op op, uint16_t a = 0, uint16_t b = 0) {
     int form = kAnyForm;
     if (op == Op::kFma || op == Op::kFmaAdd || op == Op::kSelect || op == Op::kWherePositive || op == Op::kLerp) {
-      form = (is_number(a) ? 1 : 0) + (is_number(b) ? 2 : 0);
-      touch(a), touch(b);
-    } else if (op < Op::kSquare && a < out_.operands.size()) {
+      for (uint16_t o : {a, b}) {
+        touch(o);
+        if (is_half(out_.operands[o].half) && prefetch_mask) touched_[o] = 0;  // asks itself
+      }
+      code_.push_back({op, kAnyForm, a, b, kind(a) + kKinds * kind(b)});
+      return;
+    }
+    if (op < Op::kSquare && a < out_.operands.size()) {
       const bool asks = touch(a) && is_short();
       form = is_number(a) ? kNumber : out_.operands[a].half != kAnyForm ? out_.operands[a].half : asks ? kRunning : kAnyForm;
       const bool asks_itself = form == kRunning || (is_half(static_cast<Form>(form)) && prefetch_mask);
@@ -201,7 +207,11 @@ class Compiler {
     }
     code_.push_back({op, static_cast<Form>(forms_of(op)[form] ? form : kAnyForm), a, b});
   }
-  const Function (&forms_of(Op op) const)[kForms] { return machine_.functions[static_cast<int>(op)]; }
+  Kind kind(uint16_t o) const {
+    const Form half = out_.operands[o].half;
+    return is_number(o) ? kKindNumber : half == kBf16 ? kKindBf16 : half == kF16 ? kKindF16 : kKindAny;
+  }
+  const Function (&forms_of(Op op) const)[kKinds * kKinds] { return machine_.functions[static_cast<int>(op)]; }
   // Whether a tile of the operand comes from memory with the instruction that is added now.
   bool touch(uint16_t a) {
     touched_.resize(out_.operands.size(), SIZE_MAX);

@@ -446,18 +446,23 @@ void run_load_bank(ARGUMENTS) {
 #else
 #define LERP(k) else if constexpr (op == Op::kLerp) v##k = lerp(p, q, v##k);
 #endif
-template <Op op, int form>
+constexpr Form form_of(Kind kind) {
+  constexpr Form kForm[] = {kAnyForm, kNumber, kBf16, kF16};
+  return kForm[kind];
+}
+template <Op op, Kind kind_a, Kind kind_b>
 void run_ternary(ARGUMENTS) {
-  const Scalar *a = at(ip->a, i), *b = at(ip->b, i);
+  const auto* a = at<form_of(kind_a)>(ip->a, i);
+  const auto* b = at<form_of(kind_b)>(ip->b, i);
 #define STEP(k)                                                                                                   \
   {                                                                                                               \
-    const V p = operand<form & 1 ? kNumber : kAnyForm>(a, k), q = operand<form & 2 ? kNumber : kAnyForm>(b, k); \
+    const V p = operand<form_of(kind_a)>(a, k), q = operand<form_of(kind_b)>(b, k);                               \
     if constexpr (op == Op::kFma) v##k = fma(v##k, p, q);                                                         \
     else if constexpr (op == Op::kFmaAdd) v##k = fma(p, q, v##k);                                                 \
     else if constexpr (op == Op::kWherePositive) v##k = p > kZero ? q : v##k;                                     \
     LERP(k)                                                                                                       \
     else v##k = v##k != kZero ? p : q;                                                                            \
-    if constexpr (form != 3) IN_ORDER;                                                                            \
+    if constexpr (kind_a != kKindNumber || kind_b != kKindNumber) IN_ORDER;                                       \
   }
   EACH(STEP)
 #undef STEP
@@ -530,11 +535,18 @@ Machine make() {
 #define OF_HALVES(op)
 #endif
 #define UNARY(op) set(Op::op, run_unary<Op::op>);
-#define TERNARY(op)                  \
-  set(Op::op, run_ternary<Op::op, 0>, 0); \
-  set(Op::op, run_ternary<Op::op, 1>, 1); \
-  set(Op::op, run_ternary<Op::op, 2>, 2); \
-  set(Op::op, run_ternary<Op::op, 3>, 3);
+#define KINDS(op, kind_a, kind_b) set(Op::op, run_ternary<Op::op, kind_a, kind_b>, kind_a + kKinds * kind_b);
+#define TERNARY(op)                                                                                                   \
+  KINDS(op, kKindAny, kKindAny) KINDS(op, kKindNumber, kKindAny)                                                      \
+  KINDS(op, kKindAny, kKindNumber) KINDS(op, kKindNumber, kKindNumber)                                                \
+  TERNARY_OF_HALVES(op, kKindBf16) TERNARY_OF_HALVES(op, kKindF16)
+#if LAZYT_TILE_F32
+#define TERNARY_OF_HALVES(op, half)                                                                                   \
+  KINDS(op, half, kKindAny) KINDS(op, half, kKindNumber) KINDS(op, half, half)                                        \
+  KINDS(op, kKindAny, half) KINDS(op, kKindNumber, half)
+#else
+#define TERNARY_OF_HALVES(op, half)
+#endif
   BINARY(kAdd) BINARY(kSub) BINARY(kSubFrom) BINARY(kMul) BINARY(kMax) BINARY(kMin)
   BINARY(kEq) BINARY(kNe) BINARY(kLt) BINARY(kLe) BINARY(kGt) BINARY(kGe)
   TERNARY(kFma) TERNARY(kFmaAdd) TERNARY(kSelect) TERNARY(kWherePositive)

@@ -10,7 +10,7 @@ import pytest
 
 pytestmark = pytest.mark.skipif(os.environ.get("LAZYT_BACKEND") != "onednn", reason="instruction sets are onednn's")
 HERE = Path(__file__).parent
-FILES = ["products", "bytes", "halves", "recurrent", "packed_weights", "division"]
+FILES = ["products", "bytes", "halves", "recurrent", "packed_weights", "division", "special_values"]
 
 
 @pytest.mark.parametrize("isa", ["avx2", "portable"])

@@ -278,15 +278,14 @@ struct PointwiseRules {
     const Reg inner = c.k.op(Op::kFma, x, c.k.op(Op::kSub, one, s), one);
     return c.k.op(Op::kMul, c.k.op(Op::kMul, g, s), inner);
   }
-  // log(1 + exp(x)), never overflowing.
-  static Reg log1p_exp(const Context& c, Reg x) {
-    const Reg zero = c.k.constant(0, c.type());
-    const Reg tail = c.k.op(Op::kLog1p, c.k.op(Op::kExp, c.k.op(Op::kNeg, c.k.op(Op::kAbs, x))));
-    return c.k.op(Op::kAdd, c.k.op(Op::kMax, x, zero), tail);
+  // log(1 + exp(-|x|)), which is what log(1 + exp(x)) is more than max(x, 0): it never overflows.
+  static Reg log1p_exp_tail(const Context& c, Reg x) {
+    return c.k.op(Op::kLog1p, c.k.op(Op::kExp, c.k.op(Op::kNeg, c.k.op(Op::kAbs, x))));
   }
   static Reg mish(const Context& c) {
     const Reg x = c.in(0, c.type());
-    return c.k.op(Op::kMul, x, c.k.op(Op::kTanh, log1p_exp(c, x)));
+    const Reg softplus = c.k.op(Op::kAdd, c.k.op(Op::kMax, x, c.k.constant(0, c.type())), log1p_exp_tail(c, x));
+    return c.k.op(Op::kMul, x, c.k.op(Op::kTanh, softplus));
   }
   static Reg softplus(const Context& c) {
     const Type t = c.type();
@@ -312,8 +311,8 @@ struct PointwiseRules {
     auto num = [&](double v) { return c.k.constant(v, t); };
     const Reg g = c.in(0, t), x = c.in(1, t);
     const Reg middle = c.k.op(Op::kAdd, c.k.op(Op::kDiv, x, num(3)), num(0.5));
-    const Reg slope = c.k.op(Op::kWhere, c.k.op(Op::kLe, x, num(3)), middle, num(1));
-    return c.k.op(Op::kWhere, c.k.op(Op::kLt, x, num(-3)), num(0), c.k.op(Op::kMul, slope, g));
+    const Reg slope = c.k.op(Op::kWhere, c.k.op(Op::kGe, x, num(3)), num(1), middle);
+    return c.k.op(Op::kWhere, c.k.op(Op::kLe, x, num(-3)), num(0), c.k.op(Op::kMul, slope, g));
   }
   static Reg hardsigmoid(const Context& c) {
     const Reg x = c.in(0, c.type());
@@ -334,7 +333,7 @@ struct PointwiseRules {
   }
   static Reg log_sigmoid(const Context& c) {
     const Reg x = c.in(0, c.type());
-    return c.k.op(Op::kNeg, log1p_exp(c, c.k.op(Op::kNeg, x)));
+    return c.k.op(Op::kSub, c.k.op(Op::kMin, x, c.k.constant(0, c.type())), log1p_exp_tail(c, x));
   }
   static Reg log_sigmoid_backward(const Context& c) {
     const Reg g = c.in(0, c.type()), x = c.in(1, c.type());
@@ -365,7 +364,7 @@ struct PointwiseRules {
     } else {
       low = c.k.op(Op::kMul, c.k.op(Op::kMul, factor, c.k.op(Op::kMul, alpha, scale)), c.k.op(Op::kExp, c.k.op(Op::kMul, x, input)));
     }
-    return c.k.op(Op::kWhere, c.k.op(Op::kLe, x, c.k.constant(0, t)), low, c.k.op(Op::kMul, g, scale));
+    return c.k.op(Op::kWhere, c.k.op(Op::kGt, x, c.k.constant(0, t)), c.k.op(Op::kMul, g, scale), low);  // of a NaN: low, a NaN
   }
   static Reg sigmoid_backward(const Context& c) {
     const Reg g = c.in(0, c.type()), y = c.in(1, c.type());

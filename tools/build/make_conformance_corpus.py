@@ -19,7 +19,9 @@ from pathlib import Path
 
 import torch
 from conformance_corpus import (
+    activations,
     along,
+    arrangements,
     attention,
     chains,
     contractions,
@@ -27,15 +29,19 @@ from conformance_corpus import (
     functions,
     indexing,
     integers,
+    lists,
     losses,
     moves,
     normalizations,
+    numbers,
+    optimizers,
     pointwise,
     pooling,
     products,
     random,
     reductions,
     resampling,
+    totals,
     views,
     windows,
 )
@@ -72,6 +78,12 @@ def main():
         integers,
         chains,
         windows,
+        activations,
+        numbers,
+        totals,
+        arrangements,
+        lists,
+        optimizers,
     )
     for area in areas:
         area.make(folder)

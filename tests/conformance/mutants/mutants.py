@@ -35,11 +35,20 @@ BREAKS = {
 }
 
 
-def run(runner: str, library: str) -> list[dict]:
+def cases(runner: str) -> str:
+    """All but the corpus, of which the plugin takes a few: its areas are named here."""
+    listed = subprocess.run([runner, "--list"], check=True, capture_output=True, text=True).stdout
+    suites = {line.split(".")[0].strip() for line in listed.splitlines() if "." in line} - {"Ops"}
+    return ":".join(
+        [*(f"{suite}.*" for suite in sorted(suites)), "Ops.contractions_*", "Ops.pointwise_*", "Ops.views_*"]
+    )
+
+
+def run(runner: str, library: str, filters: str) -> list[dict]:
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
         command = [runner, library, "--json", str(report), "--artifacts", folder, "--timeout", "10"]
-        # Its operators are few: of the corpus only what it takes matters.
+        command += ["--filter", filters]
         done = subprocess.run(command, capture_output=True, text=True, timeout=300)
         if not report.exists():
             sys.exit(f"{library}: {done.stdout}{done.stderr}")
@@ -48,9 +57,9 @@ def run(runner: str, library: str) -> list[dict]:
 
 def main() -> int:
     runner, sound, *mutants = sys.argv[1:]
-    problems = []
+    problems, filters = [], cases(runner)
     for library in [sound, *mutants]:
-        bad = [case for case in run(runner, library) if not case["good"]]
+        bad = [case for case in run(runner, library, filters) if not case["good"]]
         number = re.search(r"mutant_(\d+)", library)
         if not number:
             problems += [f"the sound plugin: {c['result']} {c['case']}\n{c.get('detail', '')}" for c in bad]

@@ -14,6 +14,14 @@ def forward(q, k, v, p, causal, m, scale):
     return [torch.softmax(scores, -1) @ v, torch.logsumexp(scores, -1)]
 
 
+def with_weights(q, k, v, m, p, causal, dropped, scale, gqa):
+    scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
+    if causal:
+        scores = scores.masked_fill(torch.ones(scores.shape[-2:]).triu(1).bool(), -math.inf)
+    weights = torch.softmax(scores, -1)
+    return [weights @ v, weights]
+
+
 def gradients(g, q, k, v, out, lse, p, causal, m, scale):
     leaves = [t.detach().requires_grad_() for t in (q, k, v)]
     with torch.enable_grad():
@@ -79,4 +87,13 @@ def make(folder):
     with torch.random.fork_rng():  # came later: the areas behind draw what they drew
         flash(c, "one_query", (1, 1), 1, 300, 4, kinds=1)
         flash(c, "odd_widths", (1, 1), 12, 35, 40, kinds=1)
+        for tag, causal in (("", False), ("_causal", True)):
+            c.case(
+                f"math{tag}",
+                "aten::_scaled_dot_product_attention_math",
+                [grid(2, 3, 4), grid(2, 5, 4), grid(2, 5, 6), None, 0.0, causal, None, None, False],
+                with_weights,
+                rel=64,
+                terms=64,
+            )
     c.write(folder)

@@ -58,6 +58,8 @@ def literal(v) -> str:
     if isinstance(v, (list, tuple)):
         if v and isinstance(v[0], bool):
             return f"bools[{','.join('true' if x else 'false' for x in v)}]"
+        if any(isinstance(x, float) for x in v):
+            return f"doubles[{','.join(number(float(x)) for x in v)}]"
         return f"ints[{','.join(map(str, v))}]"
     return str(v)
 
@@ -67,10 +69,11 @@ class Corpus:
         self.name, self.lines = name, [f"# {note} Written by tools/build/make_conformance_corpus.py."]
         self.digits = digits
 
-    def case(self, name, op, args, call, rel=2.0, terms=0.0, exact=False, host=()):
+    def case(self, name, op, args, call, rel=2.0, terms=0.0, exact=False, host=(), returned=None):
         """`args`: tensors, lists of tensors, and the rest as it stands in the schema. `call` maps the tensors
         in float64 to the results. `terms`: bound of a sum, in epsilons of the dtype times this magnitude.
-        `host`: (dtype text, value) of host scalars, which stand in args as Arg("%h0"), ..."""
+        `host`: (dtype text, value) of host scalars, which stand in args as Arg("%h0"), ...
+        `returned`: how many of the results the program returns, the first ones; all by default."""
         tensors = []
         for a in args:
             tensors += (
@@ -123,12 +126,12 @@ class Corpus:
             f"case {name}",
             f"program({', '.join(inputs)}) {{",
             f"  {', '.join(outs)} = {op}({', '.join(text(a) for a in args)}) : {', '.join(types)}",
-            f"  return {', '.join(outs)}",
+            f"  return {', '.join(outs[:returned])}",
             "}",
         ]
         self.lines += [("in " + numbers(t, self.digits)).strip() for t in unique]
         self.lines += [f"in {number(v)}" for _, v in host]
-        for r, d in results:
+        for r, d in results[:returned]:
             eps = 0.0 if exact or not d.is_floating_point else EPS[NAMES[d]]
             self.lines.append(f"out {rel * eps:.3g} {terms * eps:.3g} {numbers(r, self.digits)}".strip())
 

@@ -94,6 +94,15 @@ class Lowerer {
 
   Nodes nodes() { return {graph_, source_}; }
   ValueId cast(ValueId v, DType dtype) { return nodes().cast(v, dtype); }
+  // v, whose elements must all be.
+  ValueId a_probability(ValueId v, const char* words) {
+    const Nodes n = nodes();
+    const auto compared = [&](const char* op, double bound) {
+      return n.add(op, "Scalar", {Arg::of_value(v), Arg::of_double(bound)}, LAZYT_DTYPE_BOOL, base::Dims(n.meta(v).dims));
+    };
+    const ValueId above = compared("aten::ge", 0), below = compared("aten::le", 1);
+    return n.checked(v, n.map("aten::logical_and", "", above, {Arg::of_value(below)}), words);
+  }
 
   base::Status token(size_t index);
   static std::vector<Arg> functional_args(const Op& op, const std::vector<Arg>& args, const std::vector<Meta>& results);
@@ -380,6 +389,10 @@ base::Result<std::vector<ValueId>> Lowerer::functional(const Op& op, std::vector
   // Of a tensor without dims eager takes any k, and there is nothing to turn round.
   if (name == "aten::topk" && results[0].dims.empty()) args[1] = Arg::of_int(1);
   if (name == "aten::flip" && results[0].dims.empty()) return std::vector<ValueId>{args[0].value};
+  if (name == "aten::binary_cross_entropy") {
+    args[0] = Arg::of_value(a_probability(args[0].value, "all elements of input should be between 0 and 1"));
+    args[1] = Arg::of_value(a_probability(args[1].value, "all elements of target should be between 0 and 1"));
+  }
   // Outside the opset, and another operator in disguise.
   if (name == "aten::_index_put_impl") args.pop_back(), name = "aten::index_put";  // unsafe: whether CUDA checks indices
   if (name == "aten::isneginf" || name == "aten::isposinf") {

@@ -85,12 +85,6 @@ class Draw {
   ValueId compare(const char* name, ValueId v, double number) {
     return n_.add(name, "Scalar", {Arg::of_value(v), Arg::of_double(number)}, LAZYT_DTYPE_BOOL, n_.meta(v).dims);
   }
-  // v, and the step fails with these words unless all of the condition holds.
-  ValueId checked(ValueId v, ValueId condition, const char* words) {
-    const ValueId all = n_.add("aten::all", "", {Arg::of_value(condition)}, LAZYT_DTYPE_BOOL, {});
-    return n_.add("aten::_functional_assert_async", "msg", {Arg::of_value(all), Arg::of_string(words), Arg::of_value(v)}, n_.meta(v).dtype, n_.meta(v).dims);
-  }
-
   Values dropout() {
     const Meta& out = results_[0];
     const ir::NodeId node = n_.graph.add_node("lazyt::dropout", "", {args_[0], args_[1], seed_, offset_},
@@ -102,7 +96,7 @@ class Draw {
   ValueId probability() {
     const ValueId given = args_.size() > 1 && args_[1].kind == LAZYT_ARG_VALUE ? args_[1].value : args_[0].value;
     const ValueId p = is_floating(n_.meta(given).dtype) ? given : n_.cast(given, LAZYT_DTYPE_FLOAT32);
-    return checked(checked(p, compare("aten::ge", p, 0), kNotProbability), compare("aten::le", p, 1), kNotProbability);
+    return n_.checked(n_.checked(p, compare("aten::ge", p, 0), kNotProbability), compare("aten::le", p, 1), kNotProbability);
   }
   ValueId bernoulli(ValueId p) { return draw("lazyt::bernoulli", {Arg::of_value(p)}, n_.meta(p).dtype, Dims(n_.meta(p).dims)); }
 
@@ -161,7 +155,7 @@ class Draw {
     auto operand = [&](ValueId a) { return n_.expand(n_.cast(a, dtype), out.dims); };
     if (args_[1].kind == LAZYT_ARG_VALUE) {
       const ValueId std = args_[1].value;
-      v = tensor("aten::mul", v, operand(checked(std, compare("aten::ge", std, 0), "normal expects all elements of std >= 0.0")));
+      v = tensor("aten::mul", v, operand(n_.checked(std, compare("aten::ge", std, 0), "normal expects all elements of std >= 0.0")));
     } else {
       v = scalar("aten::mul", v, args_[1]);
     }
@@ -186,8 +180,8 @@ class Draw {
   ValueId multinomial(const Meta& out) {
     ValueId p = args_[0].value;
     const auto all = [&](const char* name, double number) { return compare(name, p, number); };
-    p = checked(p, all("aten::ge", 0), kNotProbabilities);
-    p = checked(p, all("aten::lt", std::numeric_limits<double>::infinity()), kNotProbabilities);
+    p = n_.checked(p, all("aten::ge", 0), kNotProbabilities);
+    p = n_.checked(p, all("aten::lt", std::numeric_limits<double>::infinity()), kNotProbabilities);
     const Dims dims = n_.meta(p).dims;
     const auto last = static_cast<int64_t>(dims.size()) - 1;
     const int64_t count = out.dims.back();
@@ -195,7 +189,7 @@ class Draw {
     row.back() = 1;
     p = n_.cast(p, wide(n_.meta(p).dtype));
     const ValueId sums = n_.add("aten::sum", "dim_IntList", {Arg::of_value(p), Arg::of_ints({last}), Arg::of_bool(true), Arg::none()}, n_.meta(p).dtype, row);
-    p = checked(p, compare("aten::ne", sums, 0), "invalid multinomial distribution (sum of probabilities <= 0)");
+    p = n_.checked(p, compare("aten::ne", sums, 0), "invalid multinomial distribution (sum of probabilities <= 0)");
     if (args_[2].i && count > 1) {
       const ValueId sums_so_far = n_.map("aten::cumsum", "", n_.cast(p, LAZYT_DTYPE_FLOAT64), {Arg::of_int(last), Arg::none()});
       const ValueId total = n_.add("aten::slice", "Tensor", {Arg::of_value(sums_so_far), Arg::of_int(last), Arg::of_int(dims.back() - 1), Arg::of_int(dims.back()), Arg::of_int(1)},

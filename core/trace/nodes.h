@@ -40,6 +40,12 @@ struct Nodes {
     if (meta(v).dims == dims || meta(v).numel() != base::numel(dims)) return expand(v, dims);
     return add("aten::reshape", "", {ir::Arg::of_value(v), ir::Arg::of_ints(dims)}, meta(v).dtype, dims);
   }
+  // v, and the step fails with these words unless all of the condition holds.
+  ir::ValueId checked(ir::ValueId v, ir::ValueId condition, const char* words) const {
+    const ir::ValueId all = add("aten::all", "", {ir::Arg::of_value(condition)}, LAZYT_DTYPE_BOOL, {});
+    return add("aten::_functional_assert_async", "msg", {ir::Arg::of_value(all), ir::Arg::of_string(words), ir::Arg::of_value(v)},
+               meta(v).dtype, base::Dims(meta(v).dims));
+  }
   ir::ValueId full(const base::Dims& dims, ir::Arg number, base::DType dtype) const {
     return add("aten::full", "", {ir::Arg::of_ints(dims), std::move(number), ir::Arg::of_int(dtype, LAZYT_ARG_DTYPE),
                                   ir::Arg::of_int(0, LAZYT_ARG_LAYOUT), ir::Arg::of_int(0, LAZYT_ARG_DEVICE), ir::Arg::none()},

@@ -34,6 +34,7 @@ const Operators& operators() {
     register_softmax(made);
     register_rows(made);
     register_attention(made);
+    register_assertion(made);
     return made;
   }());
   return all;

@@ -28,6 +28,7 @@ void register_rows(Operators& all);     // along one dim: scans, arg reductions,
 void register_loss(Operators& all);     // nll and the like
 void register_index(Operators& all);    // gather, scatter, index, embedding and their backwards
 void register_attention(Operators& all);
+void register_assertion(Operators& all);
 
 extern const lazyt_plugin_capability_t kCapabilityTable;
 

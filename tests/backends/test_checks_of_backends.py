@@ -1,13 +1,10 @@
-"""Draws that check their probabilities (multinomial, bernoulli, normal) do so on the device: an island each, a token of a
-sampled text had three."""
-
-import os
+"""What checks the values that it is given (multinomial, bernoulli, normal, the loss of probabilities) does so on the device:
+an island each, a token of a sampled text had three."""
 
 import lazyt
 import pytest
 import torch
-
-pytestmark = pytest.mark.skipif(os.environ.get("LAZYT_BACKEND") != "onednn", reason="other backends leave checks to the host")
+from torch.nn import functional as F
 
 
 @pytest.mark.usefixtures("no_islands")
@@ -50,3 +47,33 @@ def test_what_was_written_before_the_check_stays():
     with pytest.raises(RuntimeError, match="probability tensor"):
         bad.cpu()
     assert x.tolist() == [2, 2, 2]
+
+
+@pytest.mark.usefixtures("no_islands")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16], ids=str)
+def test_the_loss_of_probabilities_has_no_islands(dtype):
+    x, y = torch.rand(7, 30).to(dtype), torch.rand(7, 30).to(dtype)
+    x[0, :2], y[1, :2] = torch.tensor([0.0, 1.0]), torch.tensor([1.0, 0.0])
+    torch.testing.assert_close(
+        F.binary_cross_entropy(x.to("lazyt"), y.to("lazyt")).cpu(), F.binary_cross_entropy(x, y)
+    )
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), -1e-6, 1.0001], ids=str)
+@pytest.mark.parametrize("which", ["input", "target"])
+def test_what_is_no_probability_is_eagers_error(which, wrong):
+    x, y = torch.full((40,), 0.25), torch.full((40,), 0.5)
+    (x if which == "input" else y)[37] = wrong
+    with pytest.raises(RuntimeError) as eager:
+        F.binary_cross_entropy(x, y)
+    with pytest.raises(RuntimeError) as here:
+        F.binary_cross_entropy(x.to("lazyt"), y.to("lazyt")).item()
+    assert str(eager.value).splitlines()[0] in str(here.value)
+
+
+def test_a_step_of_training_by_probabilities_that_are_none():
+    w = torch.full((3,), 2.0, device="lazyt", requires_grad=True)
+    loss = F.binary_cross_entropy(w * 1, torch.ones(3, device="lazyt"))
+    loss.backward()
+    with pytest.raises(RuntimeError, match="all elements of input should be between 0 and 1"):
+        loss.item()

@@ -1,4 +1,4 @@
-"""Where pieces of a function meet, zeros of both signs, infinities and what is no number: values and gradients as eager's."""
+"""Where pieces of a function meet, zeros of both signs, infinities, what is no number: values and gradients as eager's."""
 
 import pytest
 import torch

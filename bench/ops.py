@@ -45,12 +45,15 @@ ONE_PASS = "one pass over memory"
 BY_ELEMENT = "of f64 the C library's function, element by element"
 WIDE = "a 64-bit number takes 64 random bits (PRG-7), of which eager draws 32 where the range is small"
 F32_PRODUCTS = "eager multiplies f16 as it is; we convert, and multiply f32"
+IN_F64 = "f32 is multiplied in f64, whose range no partial product leaves; eager's may overflow on the way"
 # By an operator's name, or name and dtype.
 SLOWER: dict[str, str] = {
     "lgamma": BY_ELEMENT,
     "lazyt:randint": WIDE,
     "linear float16": F32_PRODUCTS,
     "addmm float16": F32_PRODUCTS,
+    "prod float32": IN_F64,
+    "prod.dim_int float32": IN_F64,
 } | dict.fromkeys(
     """add.Tensor add.Scalar sub.Tensor sub.Scalar rsub.Scalar mul.Tensor mul.Scalar div.Tensor div.Scalar maximum minimum fmax
     fmin abs neg reciprocal square sqrt round floor ceil trunc frac sign sgn clamp clamp.Tensor clamp_min clamp_max relu relu6

@@ -576,35 +576,44 @@ FusedKernel::Made FusedKernel::make(Builder& b, const std::vector<StorageId>& ma
                                  is_sum ? vm::table().add_columns_f32 : nullptr});
     writes.push_back(r.tensor.storage);
   }
+  // Nothing but the total of one load, whose rows or columns lie in memory, perhaps apart: a slice's.
+  const bool one_total = code_.empty() && step->reductions_.size() == 1 && stores_.empty() && step->loads_.size() == 1;
+  const bool of_rows = step->last_ == loops.dims.size();
+  const bool one_loop = step->last_ - step->first_ == 1;
+  if (one_total && of_rows && one_loop && !step->loads_[0].linear && !step->loads_[0].single && step->loads_[0].strides.back() == 1 &&
+      loops.dims.back() >= FusedStep::kOwnRow) {
+    step->loads_[0].in_row = step->own_rows_ = true;
+    if (!step->loads_[0].convert) step->reduced_at_once_ = kPiece;
+  }
   // Sums and extremes of halves, and nothing else: where they lie.
-  if (code_.empty() && step->reductions_.size() == 1 && stores_.empty() && step->loads_.size() == 1 && step->loads_[0].linear && step->loads_[0].convert &&
-      step->last_ == loops.dims.size()) {
+  if (one_total && of_rows && (step->loads_[0].linear || step->own_rows_) && step->loads_[0].convert) {
     FusedStep::Load& l = step->loads_[0];
     const auto& totals = loads_[0].tensor.dtype == LAZYT_DTYPE_BFLOAT16 ? vm::table().totals_bf16 : vm::table().totals_f16;
     if (const auto& f = totals[static_cast<int>(reductions_[0].kind)]; f.row) {
       step->reductions_[0].f = f;
       step->reductions_[0].element = l.size;
-      l.convert = nullptr, l.direct = true;
+      l.convert = nullptr, l.direct = l.linear;
+      step->reduced_at_once_ = kPiece;
+    } else {
+      l.in_row = step->own_rows_ = false;
     }
   }
   // The same of columns.
   const auto kept = loops.dims.begin() + static_cast<ptrdiff_t>(step->last_);
   const bool has_columns = std::any_of(kept, loops.dims.end(), [](int64_t d) { return d > 1; });
-  if (code_.empty() && has_columns && step->reductions_.size() == 1 && stores_.empty() &&
-      step->loads_.size() == 1 && step->loads_[0].linear && step->reductions_[0].add_columns &&
-      loads_[0].reg == reductions_[0].reg) {
+  const bool lies_apart = one_loop && step->first_ <= 1 && step->last_ + 1 == loops.dims.size();
+  if (one_total && has_columns && (step->loads_[0].linear || (lies_apart && !step->loads_[0].single && step->loads_[0].strides.back() == 1)) &&
+      step->reductions_[0].add_columns && loads_[0].reg == reductions_[0].reg) {
     FusedStep::Load& l = step->loads_[0];
     const vm::Table& t = vm::table();
     if (l.convert)
       step->reductions_[0].add_columns =
           loads_[0].tensor.dtype == LAZYT_DTYPE_BFLOAT16 ? t.add_columns_bf16 : t.add_columns_f16;
-    l.convert = nullptr, l.direct = true;
+    l.convert = nullptr, l.direct = l.linear;
     step->as_they_lie_ = true;
   }
   // What lies in memory, and nothing else.
-  if (code_.empty() && step->reductions_.size() == 1 && stores_.empty() && step->loads_.size() == 1 &&
-      step->loads_[0].direct && step->last_ == loops.dims.size())
-    step->reduced_at_once_ = kPiece;
+  if (one_total && step->loads_[0].direct && of_rows) step->reduced_at_once_ = kPiece;
   if (!reductions_.empty()) {
     // Totals of pieces (rows) or of portions and columns.
     int64_t outer = 1, length = 1, inner = 1;

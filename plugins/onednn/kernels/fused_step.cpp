@@ -501,7 +501,7 @@ void FusedStep::rows(const Frame& frame, int64_t outer, int64_t length) const {
   constexpr int64_t kRows = 32;
   const int64_t room = reduced_at_once_ > kBlock ? std::min(kPiece, kRows * length) : kBlock;
   const int64_t share = (outer + threads - 1) / threads;
-  const int64_t together = length > 0 && length <= room ? std::min(room / length, share) : 1;
+  const int64_t together = length > 0 && length <= room && !own_rows_ ? std::min(room / length, share) : 1;
   const int64_t groups = (outer + together - 1) / together;
   auto part = [&](int64_t first, int64_t last) {
     Block b;
@@ -549,7 +549,8 @@ void FusedStep::columns(const Frame& frame, int64_t outer, int64_t length, int64
   const int64_t portion = std::max<int64_t>(1, kPiece / std::min<int64_t>(inner, kBlock));
   const int64_t portions = std::max<int64_t>(1, (length + portion - 1) / portion);
   // Narrow rows share a block, each of whose elements has a total of its own, to be joined at the end.
-  const int64_t together = std::clamp<int64_t>(length / 16, 1, std::max<int64_t>(1, kBlock / inner));
+  const bool apart = as_they_lie_ && !loads_[0].linear;  // rows of a slice
+  const int64_t together = apart ? 1 : std::clamp<int64_t>(length / 16, 1, std::max<int64_t>(1, kBlock / inner));
   const int threads = static_cast<int>(
       std::min<int64_t>(frame.threads, std::max<int64_t>(1, outer * length * inner / kGrain)));
   auto* all = reinterpret_cast<Total*>(frame.storages[partials_]);
@@ -581,9 +582,10 @@ void FusedStep::columns(const Frame& frame, int64_t outer, int64_t length, int64
       }
       if (as_they_lie_) {
         const vm::AddColumns add = reductions_[0].add_columns;
-        const int64_t stride = together * inner, whole = rows / together, rest = rows % together * inner;
+        const int64_t stride = together * (apart ? loads_[0].strides[first_] : inner), whole = rows / together, rest = rows % together * inner;
         const Load& l = loads_[0];
-        auto from = [&](int64_t r) { return frame.at<std::byte>(l.place) + (begin + r * stride) * l.size; };
+        const int64_t start = apart ? (first_ ? o * l.strides[0] : 0) + first * l.strides[first_] + column : begin;
+        auto from = [&](int64_t r) { return frame.at<std::byte>(l.place) + (start + r * stride) * l.size; };
         for (int64_t r = 0; r < whole; r += kRowsInF32) {
           add(sums, from(r), stride, std::min(kRowsInF32, whole - r), lanes);
           flush();

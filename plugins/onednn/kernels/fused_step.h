@@ -97,6 +97,9 @@ class FusedStep final : public Step {
   static constexpr int64_t kLongBlock = 16 * vm::kBlock;
   bool fills_ = false;    // nothing but numbers, or single elements, to store, each where the loops run
   int64_t reduced_at_once_ = vm::kBlock;  // elements of a row
+  // A reduction's blocks keep to one row, which lies in memory: its load is in_row. Rows are this long, at least.
+  bool own_rows_ = false;
+  static constexpr int64_t kOwnRow = 128;
   // Elements after which a load that is in_row begins anew, where blocks run past the end of rows: a power of two, which the register
   // machine's masks can say. Else 0.
   int64_t period_ = 0;

@@ -325,7 +325,8 @@ struct PointwiseRules {
   }
   static Reg hardsigmoid_backward(const Context& c) {
     const Type t = c.type();
-    return within(c, c.k.op(Op::kDiv, c.in(0, t), c.k.constant(6, t)), c.in(1, t), c.k.constant(-3, t), c.k.constant(3, t));
+    const Reg sixth = c.k.op(Op::kMul, c.in(0, t), c.k.constant(1.0f / 6.0f, t));  // PyTorch's is one of f32, of f64 too
+    return within(c, sixth, c.in(1, t), c.k.constant(-3, t), c.k.constant(3, t));
   }
   static Reg hardtanh_backward(const Context& c) {
     const Type t = c.type();

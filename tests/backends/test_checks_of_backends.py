@@ -1,5 +1,5 @@
-"""What checks the values that it is given (multinomial, bernoulli, normal, the loss of probabilities) does so on the device:
-an island each, a token of a sampled text had three."""
+"""What checks the values that it is given (multinomial, bernoulli, normal, the loss of probabilities) does so on the
+device: an island each, a token of a sampled text had three."""
 
 import lazyt
 import pytest

@@ -336,7 +336,7 @@ def test_a_transposed_convolution():
 @pytest.mark.parametrize("turned", [False, True], ids=["", "turned"])
 def test_a_product_of_few_rows_with_any_addend(rows, turned):
     torch.manual_seed(0)
-    for columns, depth in ((5, 7), (64, 33), (300, 128)):
+    for columns, depth in ((5, 7), (64, 33), (300, 128), (601, 700)):  # the last: a matrix of 1.6 MB
         x, bias, whole = torch.randn(rows, depth), torch.randn(columns), torch.randn(rows, columns)
         w = torch.randn(columns, depth) if turned else torch.randn(depth, columns)
 

@@ -201,8 +201,10 @@ void columns_f16(const Half* a, int64_t cs, const Half* x, int64_t m, int64_t k,
   for (int64_t j = 0; j < k; ++j) rows().f16.add_scaled(y, a + j * cs, m, x[j]);
 }
 
+constexpr int kMaxVectors = 3;
+
 template <class T, class Dots, class Columns>
-void run(const Gemv& g, int threads, Dots dots_of, Columns columns_of) {
+void run(const Gemv& g, int threads, Dots dots_of, Columns columns_of, const Vectors& vectors = {}) {
   constexpr int64_t kRun = 512;  // results at a time, summed in the first-level cache
   const int64_t runs = (g.m + kRun - 1) / kRun;
   // Short results are cut finer, so that threads share them.
@@ -212,15 +214,22 @@ void run(const Gemv& g, int threads, Dots dots_of, Columns columns_of) {
 #pragma omp parallel for num_threads(threads) if (threads > 1 && g.m * g.k > 1 << 16)
   for (int64_t i0 = 0; i0 < g.m; i0 += size) {
     const int64_t rows = std::min(size, g.m - i0);
-    alignas(64) Sum<T> sums[kRun];
+    alignas(64) Sum<T> all[kMaxVectors * kRun];
     const T* a = static_cast<const T*>(g.a) + i0 * g.row_stride;
-    if (g.column_stride == 1) {
-      dots_of(a, g.row_stride, x, rows, g.k, sums);
+    if (vectors.count > 1) {
+      if constexpr (std::is_same_v<T, float>)
+        lazyt::onednn::rows().f32.dots_of_several(a, g.row_stride, x, vectors.x_stride, vectors.count, rows, g.k, all, kRun);
+    } else if (g.column_stride == 1) {
+      dots_of(a, g.row_stride, x, rows, g.k, all);
     } else {
-      columns_of(a, g.column_stride, x, rows, g.k, sums);
+      columns_of(a, g.column_stride, x, rows, g.k, all);
     }
-    T* y = static_cast<T*>(g.y) + i0;
-    for (int64_t i = 0; i < rows; ++i) y[i] = static_cast<T>(bias ? sums[i] + static_cast<Sum<T>>(bias[(i0 + i) * g.bias_stride]) : sums[i]);
+    for (int r = 0; r < vectors.count; ++r) {
+      T* y = static_cast<T*>(g.y) + r * vectors.y_stride + i0;
+      const Sum<T>* sums = all + r * kRun;
+      const T* added = bias ? bias + r * vectors.bias_stride + i0 * g.bias_stride : nullptr;
+      for (int64_t i = 0; i < rows; ++i) y[i] = static_cast<T>(added ? sums[i] + static_cast<Sum<T>>(added[i * g.bias_stride]) : sums[i]);
+    }
   }
 }
 
@@ -256,6 +265,8 @@ void gemm(lazyt_dtype_t dtype, const Gemm& g, int threads, std::byte* scratch) {
 void begin_block(const Gemm& g, float beta, const float* addend, float* c, int64_t rows, int64_t width) { begin(g, beta, addend, c, rows, width); }
 
 void gemm_pairs(const Gemm& g, int threads) { run<uint32_t>(g, threads, {rows().gemm_pairs, nullptr}, nullptr); }
+
+void gemvs(const Gemv& g, const Vectors& vectors, int threads) { run<float>(g, threads, rows().f32.dots, columns_f32, vectors); }
 
 void gemv(lazyt_dtype_t dtype, const Gemv& g, int threads) {
   switch (dtype) {

@@ -284,19 +284,26 @@ bool emit_packed(Builder& b, Product p) {
   return true;
 }
 
-// Two or three rows beside a matrix whose columns lie side by side: reading it once for each takes less than packing it.
+// Two or three rows beside a matrix whose columns lie side by side, read once for all: with AVX-512 where it is so large that
+// reading it is what takes the time.
 bool emit_gemvs(Builder& b, const Product& p) {
-  if (size(p.c, 0) != 1 || size(p.c, 1) > 3 || stride_or(p.b, 1, 1) != 1 || !has_packed_gemm()) return false;
-  const auto row = [](const Tensor& t, int64_t i) {
-    Tensor out = reshaped(t, {1, 1, size(t, 2)}, {0, 0, stride(t, 2)});
-    out.layout.offset += i * stride(t, 1);
-    return out;
-  };
-  for (int64_t i = 0; i < size(p.c, 1); ++i) {
-    std::optional<Tensor> addend;
-    if (p.addend) addend = row(*p.addend, i);
-    if (!emit_gemv(b, {row(p.a, i), p.b, row(p.c, i), {}}, addend ? &*addend : nullptr)) return false;
-  }
+  const int64_t m = size(p.c, 1), n = size(p.c, 2), k = size(p.a, 2);
+  constexpr int64_t kFromMemory = 1 << 20;  // bytes
+  if (!is_f32(p) || size(p.c, 0) != 1 || m < 2 || m > 3 || stride_or(p.b, 1, 1) != 1) return false;
+  if (!has_packed_gemm() && n * k * static_cast<int64_t>(sizeof(float)) < kFromMemory) return false;
+  Tensor x = p.a;
+  if (stride_or(x, 2, 1) != 1) x = b.dense(x);
+  std::vector<StorageId> reads{p.b.storage, x.storage};
+  if (p.addend) reads.push_back(p.addend->storage);
+  const Gemv shape{n, k, nullptr, nullptr, nullptr, stride_or(p.b, 2, k), 1, p.addend ? stride(*p.addend, 2) : 0, nullptr};
+  const Vectors vectors{static_cast<int>(m), stride(x, 1), n, p.addend ? stride(*p.addend, 1) : 0};
+  b.add("matmul vectors", reads, {p.c.storage},
+        [=, biased = p.addend.has_value(), a = Place(p.b), from = Place(x), added = p.addend ? Place(*p.addend) : Place(), y = Place(p.c)](const Frame& frame) {
+          Gemv g = shape;
+          g.a = address(frame, a), g.x = address(frame, from), g.y = address(frame, y);
+          if (biased) g.bias = address(frame, added);
+          gemvs(g, vectors, frame.threads);
+        });
   return true;
 }
 

@@ -743,6 +743,35 @@ void dots(const T* a, int64_t stride, const T* x, int64_t m, int64_t k, Compute<
   for (; i + 4 <= m && !in_order; i += 4) dots_of_rows<4>(a + i * stride, stride, x, k, y + i);
   for (; i < m; ++i) dots_of_rows<1>(a + i * stride, stride, x, k, y + i);
 }
+// A row of the matrix and several vectors.
+template <int kVectors, class T, class C = Compute<T>>
+INLINE void dots_with_row(const T* a, const T* x, int64_t x_stride, int64_t k, C* y, int64_t y_stride) {
+  Vec<C> even[kVectors] = {}, odd[kVectors] = {};
+  int64_t j = 0;
+  for (; j + 2 * kWidth<C> <= k; j += 2 * kWidth<C>) {
+    for (int i = 0; i < 2 * kWidth<C>; i += 64 / sizeof(T)) prefetch(a + j + i, 4096);
+    const auto [b, c] = load_two(a + j);
+#pragma GCC unroll 3
+    for (int r = 0; r < kVectors; ++r) {
+      const auto [v, w] = load_two(x + r * x_stride + j);
+      even[r] = fma(b, v, even[r]), odd[r] = fma(c, w, odd[r]);
+    }
+  }
+  for (; j < k; j += kWidth<C>) {
+    const int m = static_cast<int>(std::min<int64_t>(kWidth<C>, k - j));
+    for (int r = 0; r < kVectors; ++r) even[r] = fma(load(a + j, m), load(x + r * x_stride + j, m), even[r]);
+  }
+  for (int r = 0; r < kVectors; ++r) y[r * y_stride] = folded<C>(even[r] + odd[r], Plus{});
+}
+template <class T>
+void dots_of_several(const T* a, int64_t stride, const T* x, int64_t x_stride, int vectors, int64_t m, int64_t k, Compute<T>* y, int64_t y_stride) {
+  for (int64_t i = 0; i < m; ++i)
+    if (vectors == 2) {
+      dots_with_row<2>(a + i * stride, x, x_stride, k, y + i, y_stride);
+    } else {
+      dots_with_row<3>(a + i * stride, x, x_stride, k, y + i, y_stride);
+    }
+}
 template <class C>
 void softmax_grad(C* d, const C* p, int64_t n, C delta, C factor) {
   sweep<C>(n, [&](int64_t i, auto c, int) __attribute__((always_inline)) {
@@ -756,7 +785,7 @@ constexpr RowKernels<T> row_kernels() {
           softmax_columns<T>, log_softmax_columns<T>, softmax_backward_columns<T>, log_softmax_backward_columns<T>,
           sum<T>, sum_squares<T>, column_sums<T>, column_squares<T>, normalize<T>, affine<T>, affine_columns<T>,
           backward_sums<T>, backward<T>, backward_weights<T>, column_backward_sums<T>, backward_columns<T>,
-          dots<T>, load_all<T>, store_all<T>, add<T>, add_scaled<T>};
+          dots<T>, dots_of_several<T>, load_all<T>, store_all<T>, add<T>, add_scaled<T>};
 }
 template <class C>
 constexpr TileKernels<C> tile_kernels() {

@@ -91,6 +91,8 @@ Reg FusedKernel::op(Op op, Reg a, Reg b, Reg c) {
     throw plugin::Error(LAZYT_CODE_UNIMPLEMENTED, "cuda: " + name + " has no form for " + register_name(operand));
   const bool boolean = between(op, Op::kEq, Op::kGe) || op == Op::kIsNan || op == Op::kIsInf;
   if (op == Op::kMove) return a;
+  // Of zeros of both signs the second counts, in PyTorch's relu and clamps what is no bound.
+  if ((op == Op::kMax || op == Op::kMin) && often_[b] == Often::kOnce) std::swap(a, b);
   std::string text = "lazyt_" + name + "(" + reg(a);
   for (Reg r : {b, c})
     if (r != kNoReg) text += ", " + reg(r);

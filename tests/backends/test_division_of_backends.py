@@ -1,5 +1,7 @@
 """Integers are divided exactly: below 2^51 backends may do so in doubles, beyond not."""
 
+import os
+
 import pytest
 import torch
 
@@ -57,3 +59,45 @@ def test_integers_are_divided_exactly(name, dtype, beyond):
     second = torch.where(second == 0, 3, second)
     divide = DIVISIONS[name]
     assert torch.equal(divide(first.to("lazyt"), second.to("lazyt")).cpu(), divide(first, second))
+
+
+AS_ON_CUDA = pytest.mark.skipif(
+    os.environ.get("LAZYT_BACKEND") == "cuda", reason="as on CUDA, where nobody looks"
+)
+IN_PLACE = {
+    "remainder_": lambda a, b: a.remainder_(b),
+    "floor_divide_": lambda a, b: a.floor_divide_(b),
+    "div_": lambda a, b: a.div_(b, rounding_mode="trunc"),
+}
+
+
+@AS_ON_CUDA
+@pytest.mark.parametrize("name", [*DIVISIONS, *IN_PLACE])
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8], ids=str)
+@pytest.mark.parametrize("elements", [3, 5000])
+def test_integers_by_zero_are_eagers_error(name, dtype, elements):
+    divide = (DIVISIONS | IN_PLACE)[name]
+    zeros = torch.ones(elements, dtype=dtype)
+    zeros[-2] = 0
+    # The number is no part of the program, which 3 made.
+    for by in (zeros, 3, 0):
+        a, divisor = torch.ones(elements, dtype=dtype), by if isinstance(by, int) else by.to("lazyt")
+        lazy = a.to("lazyt")
+        if isinstance(by, int) and by:
+            assert torch.equal(divide(lazy, divisor).cpu(), divide(a, by))
+            continue
+        with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+            divide(a, by)
+        with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+            divide(lazy, divisor).cpu()
+
+
+@AS_ON_CUDA
+def test_a_total_of_quotients_by_zero_is_an_error_too():
+    a, b = torch.arange(600).view(20, 30).to("lazyt"), torch.ones(20, 30, dtype=torch.int64)
+    b[7, 3] = 0
+    b = b.to("lazyt")
+    for dim in (0, 1):
+        with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+            (a // b).sum(dim).cpu()
+    assert (a // b.clamp(min=1)).sum().item() == 600 * 599 // 2

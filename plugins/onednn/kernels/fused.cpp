@@ -454,11 +454,16 @@ FusedKernel::Made FusedKernel::make(Builder& b, const std::vector<StorageId>& ma
   step->reductions_.reserve(reductions_.size());
   step->numbers_.reserve(numbers_.size());
   auto slot_of = [&](Reg r) { return r == kNoReg ? uint16_t{0} : slot[r]; };
+  auto divisor_of = [&](const Instruction& i) {
+    const bool divides = i.function && (i.op == vm::Op::kDivTrunc || i.op == vm::Op::kDivFloor || i.op == vm::Op::kFmod || i.op == vm::Op::kRemainder);
+    if (!divides || vm::is_float(registers_[i.b].type) || constant_of(i.b).value_or(0) != 0) return uint8_t{0};
+    return static_cast<uint8_t>(vm::size_of(registers_[i.b].type));
+  };
   step->instructions_ = code_.size();
   if (!tiles) step->code_.reserve(code_.size());
   for (size_t k = 0; k < code_.size() && !tiles; ++k) {
     const Instruction& i = code_[k];
-    step->code_.push_back({i.function, i.convert, slot_of(i.out), slot_of(i.a), slot_of(i.b), slot_of(i.c)});
+    step->code_.push_back({i.function, i.convert, slot_of(i.out), slot_of(i.a), slot_of(i.b), slot_of(i.c), divisor_of(i)});
   }
 
   std::vector<StorageId> reads, writes, in_place;
@@ -560,7 +565,7 @@ FusedKernel::Made FusedKernel::make(Builder& b, const std::vector<StorageId>& ma
   for (const NumberSource& n : numbers_)
     step->numbers_.push_back({n.number, registers_[n.reg].type, slot[n.reg]});
   for (const Instruction& i : once_)
-    step->once_.push_back({i.function, i.convert, slot_of(i.out), slot_of(i.a), slot_of(i.b), slot_of(i.c)});
+    step->once_.push_back({i.function, i.convert, slot_of(i.out), slot_of(i.a), slot_of(i.b), slot_of(i.c), divisor_of(i)});
   const size_t first_index = loads_.size() + stores_.size() + reductions_.size();
   for (size_t k = 0; k < indices_.size(); ++k)
     step->indices_.push_back(

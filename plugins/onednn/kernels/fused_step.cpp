@@ -121,6 +121,22 @@ void for_each_run(const Dims& loops, const Dims& strides, int64_t begin, int n, 
   }
 }
 
+// Whether an element of n, of so many bytes, is zero.
+bool has_zero(const void* elements, int size, int n) {
+  const auto any = [&]<class T>(T) {
+    auto* p = static_cast<const T*>(elements);
+    bool zero = false;
+    for (int i = 0; i < n; ++i) zero |= p[i] == 0;
+    return zero;
+  };
+  switch (size) {
+    case 1: return any(int8_t{});
+    case 2: return any(int16_t{});
+    case 4: return any(int32_t{});
+    default: return any(int64_t{});
+  }
+}
+
 void execute(const FusedStep::Instruction& i, void* const* slot, int n) {
   if (i.convert) {
     i.convert(slot[i.out], slot[i.a], n);
@@ -148,9 +164,20 @@ std::string FusedStep::describe() const {
 }
 
 void FusedStep::run(const Frame& frame) const {
-  if (fills_) return run_fills(frame);
-  if (reductions_.empty()) return run_pointwise(frame);
-  run_reductions(frame);
+  std::atomic<bool> by_zero = false;
+  if (fills_) {
+    run_fills(frame, by_zero);
+  } else if (reductions_.empty()) {
+    run_pointwise(frame, by_zero);
+  } else {
+    run_reductions(frame, by_zero);
+  }
+  if (by_zero) throw plugin::Error(LAZYT_CODE_INVALID_ARGUMENT, "ZeroDivisionError");  // PyTorch's words
+}
+
+void FusedStep::perform(const Instruction& i, Block& b, int n) {
+  if (i.divisor && has_zero(b.slot[i.b], i.divisor, n)) b.by_zero = true;
+  execute(i, b.slot, n);
 }
 
 std::byte* FusedStep::scratch() const {
@@ -187,7 +214,7 @@ void FusedStep::begin(const Frame& frame, Block& b, int64_t longest) const {
       gather(b.memory[l.slot], at, 0, n, l.size);
     }
   }
-  for (const Instruction& i : once_) execute(i, b.slot, n);
+  for (const Instruction& i : once_) perform(i, b, n);
 }
 
 void FusedStep::block(const Frame& frame, Block& b, int64_t at, int n) const {
@@ -263,7 +290,7 @@ void FusedStep::block(const Frame& frame, Block& b, int64_t at, int n) const {
     for (int i = 0; i < n; ++i) out[i] = static_cast<float>(words[i] >> 8) * 0x1p-24f;
   }
   if (tiled_) run_tiles(b, n);
-  for (const Instruction& i : code_) execute(i, b.slot, n);
+  for (const Instruction& i : code_) perform(i, b, n);
   for (const Store& s : stores_) {
     if (s.direct) continue;
     std::byte* to = frame.at<std::byte>(s.place);
@@ -333,7 +360,7 @@ void FusedStep::run_tiles(Block& b, int n) const {
   }
 }
 
-void FusedStep::run_pointwise(const Frame& frame) const {
+void FusedStep::run_pointwise(const Frame& frame, std::atomic<bool>& by_zero) const {
   if (count_ == 0) return;
   const int threads =
       static_cast<int>(std::min<int64_t>(frame.threads, std::max<int64_t>(1, count_ / kGrain)));
@@ -343,7 +370,7 @@ void FusedStep::run_pointwise(const Frame& frame) const {
   const int64_t length = std::min(block_, std::max(kLongBlock, share));
   const int64_t in_row = (row + length - 1) / length, blocks = count_ / row * in_row;
   auto part = [&](int64_t first, int64_t last) {
-    Block b;
+    Block b(by_zero);
     begin(frame, b, count_);
     for (int64_t k = first; k < last; ++k) {
       const int64_t start = k % in_row * length;
@@ -358,9 +385,9 @@ void FusedStep::run_pointwise(const Frame& frame) const {
   }
 }
 
-void FusedStep::run_fills(const Frame& frame) const {
+void FusedStep::run_fills(const Frame& frame, std::atomic<bool>& by_zero) const {
   if (count_ == 0) return;
-  Block b;
+  Block b(by_zero);
   begin(frame, b, 1);
   const int threads = static_cast<int>(std::min<int64_t>(frame.threads, std::max<int64_t>(1, count_ / kGrain)));
   for (const Store& s : stores_) {
@@ -449,14 +476,14 @@ int64_t FusedStep::product(size_t first, size_t last) const {
   return n;
 }
 
-void FusedStep::run_reductions(const Frame& frame) const {
+void FusedStep::run_reductions(const Frame& frame, std::atomic<bool>& by_zero) const {
   const int64_t outer = product(0, first_), length = product(first_, last_),
                 inner = product(last_, loops_.size());
   if (outer == 0 || inner == 0) return;
   if (inner == 1) {
-    rows(frame, outer, length);
+    rows(frame, by_zero, outer, length);
   } else {
-    columns(frame, outer, length, inner);
+    columns(frame, by_zero, outer, length, inner);
   }
 }
 
@@ -469,7 +496,7 @@ void FusedStep::row(const Frame& frame, Block& b, int64_t at, int64_t n, Total* 
   }
 }
 
-void FusedStep::rows(const Frame& frame, int64_t outer, int64_t length) const {
+void FusedStep::rows(const Frame& frame, std::atomic<bool>& by_zero, int64_t outer, int64_t length) const {
   const size_t count = reductions_.size();
   const int threads =
       static_cast<int>(std::min<int64_t>(frame.threads, std::max<int64_t>(1, outer * length / kGrain)));
@@ -478,7 +505,7 @@ void FusedStep::rows(const Frame& frame, int64_t outer, int64_t length) const {
     auto* totals = reinterpret_cast<Total*>(frame.storages[partials_]);
 #pragma omp parallel for num_threads(threads) if (threads > 1) schedule(static)
     for (int64_t p = 0; p < outer * pieces; ++p) {
-      Block b;
+      Block b(by_zero);
       begin(frame, b, kBlock);
       Total* mine = totals + p * static_cast<int64_t>(count);
       for (size_t k = 0; k < count; ++k) mine[k] = reductions_[k].f.start;
@@ -504,7 +531,7 @@ void FusedStep::rows(const Frame& frame, int64_t outer, int64_t length) const {
   const int64_t together = length > 0 && length <= room && !own_rows_ ? std::min(room / length, share) : 1;
   const int64_t groups = (outer + together - 1) / together;
   auto part = [&](int64_t first, int64_t last) {
-    Block b;
+    Block b(by_zero);
     begin(frame, b, kBlock);
     Total totals[std::max<int64_t>(kRows, FusedKernel::kMaxReductions)];
     for (int64_t g = first; g < last; ++g) {
@@ -538,7 +565,7 @@ void FusedStep::rows(const Frame& frame, int64_t outer, int64_t length) const {
   }
 }
 
-void FusedStep::columns(const Frame& frame, int64_t outer, int64_t length, int64_t inner) const {
+void FusedStep::columns(const Frame& frame, std::atomic<bool>& by_zero, int64_t outer, int64_t length, int64_t inner) const {
   const size_t count = reductions_.size();
   // Where all are sums of f32, as many columns as their sums in f32 have room for; a row is walked by blocks.
   const bool in_f32 = count <= kColumns / kBlock && std::all_of(reductions_.begin(), reductions_.end(),
@@ -560,7 +587,7 @@ void FusedStep::columns(const Frame& frame, int64_t outer, int64_t length, int64
   };
 #pragma omp parallel num_threads(threads) if (threads > 1)
   {
-    Block b;
+    Block b(by_zero);
     if (!as_they_lie_) begin(frame, b, kBlock);
     alignas(64) float sums[kColumns];
     alignas(64) Total shared[FusedKernel::kMaxReductions * kBlock];

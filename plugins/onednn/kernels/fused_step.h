@@ -1,6 +1,7 @@
 // FusedStep: what a FusedKernel becomes, and how it runs.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -64,6 +65,7 @@ class FusedStep final : public Step {
     vm::Function function;
     vm::Convert convert;
     uint16_t out, a, b, c;
+    uint8_t divisor = 0;  // of a division of integers: bytes of an element of b, none of which may be zero
   };
   struct NumberFill {
     Number number;
@@ -127,6 +129,8 @@ class FusedStep final : public Step {
  private:
   // Registers of one thread for one run.
   struct Block {
+    explicit Block(std::atomic<bool>& z) : by_zero(z) {}
+    std::atomic<bool>& by_zero;  // of the run: whether an integer was divided by zero
     std::byte* memory[64 + 64];
     void* slot[64 + 64];
   };
@@ -135,17 +139,18 @@ class FusedStep final : public Step {
   void begin(const Frame& frame, Block& b, int64_t longest) const;
   void block(const Frame& frame, Block& b, int64_t at, int n) const;
   void run_tiles(Block& b, int n) const;
-  void run_pointwise(const Frame& frame) const;
-  void run_fills(const Frame& frame) const;
+  static void perform(const Instruction& i, Block& b, int n);
+  void run_pointwise(const Frame& frame, std::atomic<bool>& by_zero) const;
+  void run_fills(const Frame& frame, std::atomic<bool>& by_zero) const;
   void finish(const Reduction& r, Total total, std::byte* out) const;
   // Where the kept loops [first, last) at linear index k put a result, in elements.
   int64_t place(const Reduction& r, size_t first, size_t last, int64_t k) const;
   int64_t product(size_t first, size_t last) const;
-  void run_reductions(const Frame& frame) const;
+  void run_reductions(const Frame& frame, std::atomic<bool>& by_zero) const;
   // Totals of the elements [at, at + n) of one row, added to `totals`.
   void row(const Frame& frame, Block& b, int64_t at, int64_t n, Total* totals) const;
-  void rows(const Frame& frame, int64_t outer, int64_t length) const;
-  void columns(const Frame& frame, int64_t outer, int64_t length, int64_t inner) const;
+  void rows(const Frame& frame, std::atomic<bool>& by_zero, int64_t outer, int64_t length) const;
+  void columns(const Frame& frame, std::atomic<bool>& by_zero, int64_t outer, int64_t length, int64_t inner) const;
   void put(const Frame& frame, const Reduction& r, int64_t offset, Total total) const;
 };
 

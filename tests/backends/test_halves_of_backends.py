@@ -269,3 +269,45 @@ def test_rows_and_columns_named_by_places(dtype):
             torch.testing.assert_close(
                 got, want, rtol=2 * torch.finfo(dtype).eps, atol=torch.finfo(dtype).eps
             )
+
+
+NEARLY = {"pow", "rpow", "addcmul"}  # functions of another library, sums of another order: an ulp at times
+NUMBERS = [0.1, 1 / 3, 0.7, -0.77, 1.1, 2.3, 1e-3]
+BY_A_NUMBER = {
+    "add": lambda a, b, s: a + s,
+    "sub": lambda a, b, s: a - s,
+    "rsub": lambda a, b, s: s - a,
+    "mul": lambda a, b, s: a * s,
+    "div": lambda a, b, s: a / s,
+    "rdiv": lambda a, b, s: s / a,
+    "add in place": lambda a, b, s: a.clone().add_(s),
+    "add of a tensor without dims": lambda a, b, s: a + torch.tensor(s),
+    "add with alpha": lambda a, b, s: torch.add(a, b, alpha=s),
+    "sub with alpha": lambda a, b, s: torch.sub(a, b, alpha=s),
+    "addcmul": lambda a, b, s: torch.addcmul(a, b, a, value=s),
+    "pow": lambda a, b, s: a.abs() ** s,
+    "rpow": lambda a, b, s: abs(s) ** a,
+    "fmod": lambda a, b, s: torch.fmod(a, s),
+    "remainder": lambda a, b, s: a % s,
+    "floor of a quotient": lambda a, b, s: torch.div(a, s, rounding_mode="floor"),
+    "eq": lambda a, b, s: a == s,
+    "ne": lambda a, b, s: a != s,
+    "lt": lambda a, b, s: a < s,
+    "ge": lambda a, b, s: a >= s,
+    "clamp": lambda a, b, s: a.clamp(max=s),
+    "leaky_relu": lambda a, b, s: torch.nn.functional.leaky_relu(a, s),
+}
+
+
+@pytest.mark.parametrize("name", BY_A_NUMBER)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_numbers_are_rounded_where_eager_rounds_them(name, dtype):
+    """Bit for bit: sums, powers, remainders, comparisons take a number as the dtype holds it, products as it is."""
+    torch.manual_seed(2)
+    a, b = (torch.randn(4096) * 3).to(dtype), (torch.randn(4096) * 3).to(dtype)
+    a[: len(NUMBERS)] = torch.tensor(NUMBERS)  # cancels, or is equal, to the bit
+    call = BY_A_NUMBER[name]
+    for number in NUMBERS:
+        wanted, made = call(a, b, number), call(a.to("lazyt"), b.to("lazyt"), number).cpu()
+        unequal = (wanted != made) & ~(wanted.isnan() & made.isnan())
+        assert unequal.sum() <= (len(a) // 500 if name in NEARLY else 0), f"{number}: {unequal.sum()} differ"

@@ -586,10 +586,8 @@ FusedKernel::Made FusedKernel::make(Builder& b, const std::vector<StorageId>& ma
   const bool of_rows = step->last_ == loops.dims.size();
   const bool one_loop = step->last_ - step->first_ == 1;
   if (one_total && of_rows && one_loop && !step->loads_[0].linear && !step->loads_[0].single && step->loads_[0].strides.back() == 1 &&
-      loops.dims.back() >= FusedStep::kOwnRow) {
+      loops.dims.back() >= FusedStep::kOwnRow)
     step->loads_[0].in_row = step->own_rows_ = true;
-    if (!step->loads_[0].convert) step->reduced_at_once_ = kPiece;
-  }
   // Sums and extremes of halves, and nothing else: where they lie.
   if (one_total && of_rows && (step->loads_[0].linear || step->own_rows_) && step->loads_[0].convert) {
     FusedStep::Load& l = step->loads_[0];
@@ -598,7 +596,6 @@ FusedKernel::Made FusedKernel::make(Builder& b, const std::vector<StorageId>& ma
       step->reductions_[0].f = f;
       step->reductions_[0].element = l.size;
       l.convert = nullptr, l.direct = l.linear;
-      step->reduced_at_once_ = kPiece;
     } else {
       l.in_row = step->own_rows_ = false;
     }
@@ -618,7 +615,7 @@ FusedKernel::Made FusedKernel::make(Builder& b, const std::vector<StorageId>& ma
     step->as_they_lie_ = true;
   }
   // What lies in memory, and nothing else.
-  if (one_total && step->loads_[0].direct && of_rows) step->reduced_at_once_ = kPiece;
+  if (one_total && of_rows && (step->loads_[0].direct || step->own_rows_)) step->reduced_at_once_ = kPiece;
   if (!reductions_.empty()) {
     // Totals of pieces (rows) or of portions and columns.
     int64_t outer = 1, length = 1, inner = 1;

@@ -56,12 +56,13 @@ struct Gemv {
   int64_t row_stride, column_stride, bias_stride;
   void* y;
 };
+void gemv(lazyt_dtype_t dtype, const Gemv& g, int threads);
+
 // The same of 2 or 3 vectors of f32 that lie so many elements apart, as do their results and biases; column_stride is 1.
 struct Vectors {
   int count = 1;
   int64_t x_stride = 0, y_stride = 0, bias_stride = 0;
 };
 void gemvs(const Gemv& g, const Vectors& vectors, int threads);
-void gemv(lazyt_dtype_t dtype, const Gemv& g, int threads);
 
 }  // namespace lazyt::onednn

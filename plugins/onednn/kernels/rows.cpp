@@ -713,25 +713,28 @@ INLINE std::pair<Vec<Compute<T>>, Vec<Compute<T>>> load_two(const T* p) {
     return {load(p, Full<Compute<T>>{}), load(p + kWidth<Compute<T>>, Full<Compute<T>>{})};
   }
 }
-// kRows rows at once share x.
-template <int kRows, class T, class C = Compute<T>>
-INLINE void dots_of_rows(const T* a, int64_t stride, const T* x, int64_t k, C* y) {
-  Vec<C> even[kRows] = {}, odd[kRows] = {};
+// kRows rows at once share each of the vectors, which share each row.
+template <int kRows, int kVectors, class T, class C = Compute<T>>
+INLINE void dots_of(const T* a, int64_t stride, const T* x, int64_t x_stride, int64_t k, C* y, int64_t y_stride) {
+  Vec<C> even[kRows][kVectors] = {}, odd[kRows][kVectors] = {};
   int64_t j = 0;
   for (; j + 2 * kWidth<C> <= k; j += 2 * kWidth<C>) {
-    const auto [v, w] = load_two(x + j);
+    std::pair<Vec<C>, Vec<C>> v[kVectors];
+    for (int s = 0; s < kVectors; ++s) v[s] = load_two(x + s * x_stride + j);
     for (int r = 0; r < kRows; ++r) {
       const T* p = a + r * stride + j;
       for (int i = 0; i < 2 * kWidth<C>; i += 64 / sizeof(T)) prefetch(p + i, 4096);
       const auto [b, c] = load_two(p);
-      even[r] = fma(b, v, even[r]), odd[r] = fma(c, w, odd[r]);
+      for (int s = 0; s < kVectors; ++s) even[r][s] = fma(b, v[s].first, even[r][s]), odd[r][s] = fma(c, v[s].second, odd[r][s]);
     }
   }
   for (; j < k; j += kWidth<C>) {
     const int m = static_cast<int>(std::min<int64_t>(kWidth<C>, k - j));
-    for (int r = 0; r < kRows; ++r) even[r] = fma(load(a + r * stride + j, m), load(x + j, m), even[r]);
+    for (int r = 0; r < kRows; ++r)
+      for (int s = 0; s < kVectors; ++s) even[r][s] = fma(load(a + r * stride + j, m), load(x + s * x_stride + j, m), even[r][s]);
   }
-  for (int r = 0; r < kRows; ++r) y[r] = folded<C>(even[r] + odd[r], Plus{});
+  for (int r = 0; r < kRows; ++r)
+    for (int s = 0; s < kVectors; ++s) y[s * y_stride + r] = folded<C>(even[r][s] + odd[r][s], Plus{});
 }
 template <class T>
 void dots(const T* a, int64_t stride, const T* x, int64_t m, int64_t k, Compute<T>* y) {
@@ -740,37 +743,14 @@ void dots(const T* a, int64_t stride, const T* x, int64_t m, int64_t k, Compute<
   const int64_t bytes = k * static_cast<int64_t>(sizeof(T));
   const bool in_order = prefetch_mask == 0 && bytes >= 1024 && bytes <= 8192;
   int64_t i = 0;
-  for (; i + 4 <= m && !in_order; i += 4) dots_of_rows<4>(a + i * stride, stride, x, k, y + i);
-  for (; i < m; ++i) dots_of_rows<1>(a + i * stride, stride, x, k, y + i);
-}
-// A row of the matrix and several vectors.
-template <int kVectors, class T, class C = Compute<T>>
-INLINE void dots_with_row(const T* a, const T* x, int64_t x_stride, int64_t k, C* y, int64_t y_stride) {
-  Vec<C> even[kVectors] = {}, odd[kVectors] = {};
-  int64_t j = 0;
-  for (; j + 2 * kWidth<C> <= k; j += 2 * kWidth<C>) {
-    for (int i = 0; i < 2 * kWidth<C>; i += 64 / sizeof(T)) prefetch(a + j + i, 4096);
-    const auto [b, c] = load_two(a + j);
-#pragma GCC unroll 3
-    for (int r = 0; r < kVectors; ++r) {
-      const auto [v, w] = load_two(x + r * x_stride + j);
-      even[r] = fma(b, v, even[r]), odd[r] = fma(c, w, odd[r]);
-    }
-  }
-  for (; j < k; j += kWidth<C>) {
-    const int m = static_cast<int>(std::min<int64_t>(kWidth<C>, k - j));
-    for (int r = 0; r < kVectors; ++r) even[r] = fma(load(a + j, m), load(x + r * x_stride + j, m), even[r]);
-  }
-  for (int r = 0; r < kVectors; ++r) y[r * y_stride] = folded<C>(even[r] + odd[r], Plus{});
+  for (; i + 4 <= m && !in_order; i += 4) dots_of<4, 1>(a + i * stride, stride, x, 0, k, y + i, 0);
+  for (; i < m; ++i) dots_of<1, 1>(a + i * stride, stride, x, 0, k, y + i, 0);
 }
 template <class T>
 void dots_of_several(const T* a, int64_t stride, const T* x, int64_t x_stride, int vectors, int64_t m, int64_t k, Compute<T>* y, int64_t y_stride) {
   for (int64_t i = 0; i < m; ++i)
-    if (vectors == 2) {
-      dots_with_row<2>(a + i * stride, x, x_stride, k, y + i, y_stride);
-    } else {
-      dots_with_row<3>(a + i * stride, x, x_stride, k, y + i, y_stride);
-    }
+    vectors == 2 ? dots_of<1, 2>(a + i * stride, stride, x, x_stride, k, y + i, y_stride)
+                 : dots_of<1, 3>(a + i * stride, stride, x, x_stride, k, y + i, y_stride);
 }
 template <class C>
 void softmax_grad(C* d, const C* p, int64_t n, C delta, C factor) {

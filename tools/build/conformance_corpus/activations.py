@@ -6,6 +6,7 @@ import torch
 from conformance_corpus.corpus import Arg, Corpus, grid
 
 INF, NAN = math.inf, math.nan
+SIXTH = (torch.ones(()) / 6).item()  # PyTorch's, of f32 for f64 as well
 # Where pieces meet, both sides of it, and far out.
 KINKS = [-3.0, 3.0, -1.0, 1.0, 0.0, 6.0, -6.0, 2.5, -2.5, 0.5, -0.5, 20.0, -20.0, 2.0, -2.0, 3.5]
 
@@ -89,7 +90,7 @@ def make(folder):
 
     gradients = {
         "hardtanh": ([-1.0, 2.0], lambda d, v, low, high: torch.where((v > low) & (v < high), d, 0)),
-        "hardsigmoid": ([], lambda d, v: torch.where((v > -3) & (v < 3), d / 6, 0)),
+        "hardsigmoid": ([], lambda d, v: torch.where((v > -3) & (v < 3), d * SIXTH, 0)),
         "hardswish": ([], hardswish_gradient),
         "leaky_relu": ([0.125, False], lambda d, v, slope, _: torch.where(v > 0, d, d * slope)),
         "softplus": ([2.0, 3.0], lambda d, v, b, t: torch.where(v * b > t, d, d * torch.sigmoid(v * b))),
@@ -97,11 +98,7 @@ def make(folder):
         "silu": ([], lambda d, v: d * torch.sigmoid(v) * (1 + v * (1 - torch.sigmoid(v)))),
     }
     for name, (rest, call) in gradients.items():
-        # PyTorch's sixth is one of f32.
-        rel = 2.0**29 if name == "hardsigmoid" else 8
-        c.case(f"{name}_backward_kinks", f"aten::{name}_backward", [g, x, *rest], call, rel=8, terms=4)
-        wide = [g.double(), x.double()]
-        c.case(f"{name}_backward_kinks_f64", f"aten::{name}_backward", [*wide, *rest], call, rel=rel, terms=4)
+        both(f"{name}_backward_kinks", f"aten::{name}_backward", [g, x], call, rest, rel=8, terms=4)
     # A NaN stays one: a gradient that hides it is looked for long. (PyTorch hides it at ends of lines.)
     of_nan, g_of_nan = torch.tensor([NAN] * 64), grid(64)
     both("hardswish_backward_nan", "aten::hardswish_backward", [g_of_nan, of_nan], hardswish_gradient, rel=8)

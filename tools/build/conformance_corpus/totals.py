@@ -124,24 +124,21 @@ def make(folder):
         rel=16,
     )
     c.case(
-        "norm_as_f64",
-        "aten::norm.ScalarOpt_dim_dtype",
-        [far, 2.0, [1], False, torch.float64],
-        lambda x, q, d, k, t: [(torch.linalg.vector_norm(x, q, d, k), torch.float64)],
-        rel=16,
-    )
-    c.case(
         "vector_norm_all",
         "aten::linalg_vector_norm",
         [cube, 2.0, None, False, None],
         lambda x, q, d, k, t: torch.linalg.vector_norm(x),
         rel=16,
     )
-    c.case(
-        "vector_norm_as_f64",
-        "aten::linalg_vector_norm",
-        [far, 1.0, [1], False, torch.float64],
-        lambda x, q, d, k, t: [(torch.linalg.vector_norm(x, q, d, k), torch.float64)],
-        rel=16,
-    )
+    for name, op, p in (
+        ("norm_as_f64", "norm.ScalarOpt_dim_dtype", 2.0),
+        ("vector_norm_as_f64", "linalg_vector_norm", 1.0),
+    ):
+        c.case(
+            name,
+            f"aten::{op}",
+            [far, p, [1], False, torch.float64],
+            lambda x, q, d, k, t: [(torch.linalg.vector_norm(x, q, d, k), t)],
+            rel=16,
+        )
     c.write(folder)

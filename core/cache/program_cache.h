@@ -1,6 +1,6 @@
 // ProgramCache: from a program's bytes to its compiled plan; in memory, least recently used out.
 //
-// The key is the SHA-256 of the block (notes left out) and of the compile flags. That is the proof of a hit, so that
+// The key is the SHA-256 of the block (notes left out), of the compile flags and of whether the plan is one piece. That is the proof of a hit, so that
 // nothing else is kept of a program: its block is as large as its tape.
 #pragma once
 
@@ -17,7 +17,9 @@ namespace lazyt::cache {
 class ProgramCache {
  public:
   using Key = base::Digest;
-  static Key key(const ir::Program& program, lazyt_compile_flags_t flags) { return program.digest(flags); }
+  static Key key(const ir::Program& program, lazyt_compile_flags_t flags, bool whole = false) {
+    return program.digest(flags | static_cast<uint64_t>(whole) << 63);
+  }
 
   explicit ProgramCache(size_t capacity = 1024);
   // Null on a miss. [any thread]

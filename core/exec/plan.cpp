@@ -79,31 +79,60 @@ std::string describe_step(const Plan& plan, uint32_t s) {
   return fmt::format("{} {} of {}{}", step.executable ? "step" : "host step", s + 1, plan.steps.size(), step.operators);
 }
 
+}  // namespace
+
+struct Begun::State {
+  std::vector<Binding> inputs;
+  Scratch scratch;
+};
+
 class Launch {
  public:
-  Launch(const Plan& plan, std::vector<Binding>& inputs, std::span<const Ref<Data>> outputs, uint64_t number)
-      : plan_(plan), inputs_(inputs), outputs_(outputs), number_(number) {}
+  Launch(const Plan& plan, std::vector<Binding>& inputs, std::span<const Ref<Data>> outputs, uint64_t number, Scratch& scratch = scratch_of_thread)
+      : plan_(plan), inputs_(inputs), outputs_(outputs), number_(number), scratch_(scratch) {}
   Launch(const Launch&) = delete;
-  ~Launch() { scratch_.clear(); }
 
-  Status run() {
+  // begun: used up. Null: nothing has run yet.
+  Status run(Begun* begun) {
     LAZYT_RETURN_IF_ERROR(check());
-    find_last_uses();
-    LAZYT_RETURN_IF_ERROR(check_inputs());
-    for (uint32_t s = 0; s < plan_.steps.size(); s++) {
-      Status status = plan_.steps[s].executable ? run_device(s) : run_host(s);
-      scratch_.clear_step();
-      if (!status.ok()) return status.with_note(label(), describe_step(plan_, s));
-      release_after(s);
-    }
+    const uint32_t first = begun ? begun->steps_ : 0, end = static_cast<uint32_t>(plan_.steps.size());
+    if (first > 0) go_on_from(*begun);
+    else find_last_uses();
+    for (size_t i = 0; i < inputs_.size(); i++) LAZYT_RETURN_IF_ERROR(check_input(i));
+    LAZYT_RETURN_IF_ERROR(run_steps(first, end));
     fill_outputs();
     return {};
+  }
+
+  Status begin(uint32_t first, uint32_t end) {
+    if (first == 0) find_last_uses();
+    for (uint32_t s = first; s < end; s++)
+      for (const Source& source : plan_.steps[s].inputs)
+        if (source.step == Source::kProgram) LAZYT_RETURN_IF_ERROR(check_input(source.index));
+    return run_steps(first, end);
   }
 
   // Of an input that was poisoned.
   const Ref<Failure>& cause() const { return cause_; }
 
  private:
+  Status run_steps(uint32_t first, uint32_t end) {
+    for (uint32_t s = first; s < end; s++) {
+      Status status = plan_.steps[s].executable ? run_device(s) : run_host(s);
+      scratch_.clear_step();
+      if (!status.ok()) return status.with_note(label(), describe_step(plan_, s));
+      release_after(s);
+    }
+    return {};
+  }
+
+  // What has run knows its inputs by now, and has let go of those that nothing else reads.
+  void go_on_from(Begun& begun) {
+    std::vector<Binding>& known = begun.state_->inputs;
+    for (size_t i = 0; i < inputs_.size(); i++)
+      if (states_[i].buffer || last_uses_[i].step < begun.steps_) inputs_[i] = std::move(known[i]);
+  }
+
   std::string label() const { return number_ == 0 ? plan_.name : fmt::format("launch {}, {}", number_, plan_.name); }
 
   Status check() const {
@@ -132,6 +161,7 @@ class Launch {
 
   void find_last_uses() {
     last_uses_.resize(inputs_.size());
+    states_.resize(inputs_.size());
     if (slots_.size() < plan_.steps.size()) slots_.resize(plan_.steps.size());
     auto use = [this](const Source& source, uint32_t step) {
       if (source.step != Source::kProgram) {
@@ -150,33 +180,30 @@ class Launch {
 
   // An error that is known already fails the launch before anything runs. One that shows up later
   // reaches the outputs through the events that steps wait for.
-  Status check_inputs() {
-    states_.resize(inputs_.size());
-    for (size_t i = 0; i < inputs_.size(); i++) {
-      Ref<Data>& data = inputs_[i].data;
-      if (!data || last_uses_[i].step == kNever) continue;
-      Data::State& state = states_[i];
+  Status check_input(size_t i) {
+    Ref<Data>& data = inputs_[i].data;
+    Data::State& state = states_[i];
+    if (!data || last_uses_[i].step == kNever || state.buffer) return {};
+    state = data->state();
+    Status status = state.error;
+    if (!state.filled || (status.ok() && state.event && state.event->ready())) {
+      status = data->wait();  // for another device's executor to fill it; or for nothing
       state = data->state();
-      Status status = state.error;
-      if (!state.filled || (status.ok() && state.event && state.event->ready())) {
-        status = data->wait();  // for another device's executor to fill it; or for nothing
-        state = data->state();
-      }
-      if (!status.ok()) {
-        cause_ = data->failure();
-        return passed_on(status) ? status : status.with_note(label(), fmt::format("input {} {}", i, kHasThisError));
-      }
-      if (state.buffer->device != plan_.device) {  // made before the backend was changed
-        LAZYT_RETURN_IF_ERROR(data->move_to(plan_.device));
-        state = data->state();
-      }
-      if (inputs_[i].part) {
-        auto part = copy_part(inputs_[i]);
-        if (!part.ok())
-          return part.status().with_note(label(), fmt::format("copying a part of input {} for {}", i, describe_reader(i)));
-        data = std::move(part).value();
-        state = data->state();
-      }
+    }
+    if (!status.ok()) {
+      cause_ = data->failure();
+      return passed_on(status) ? status : status.with_note(label(), fmt::format("input {} {}", i, kHasThisError));
+    }
+    if (state.buffer->device != plan_.device) {  // made before the backend was changed
+      LAZYT_RETURN_IF_ERROR(data->move_to(plan_.device));
+      state = data->state();
+    }
+    if (inputs_[i].part) {
+      auto part = copy_part(inputs_[i]);
+      if (!part.ok())
+        return part.status().with_note(label(), fmt::format("copying a part of input {} for {}", i, describe_reader(i)));
+      data = std::move(part).value();
+      state = data->state();
     }
     return {};
   }
@@ -458,14 +485,12 @@ class Launch {
   std::vector<Binding>& inputs_;
   std::span<const Ref<Data>> outputs_;
   const uint64_t number_;
-  Scratch& scratch_ = scratch_of_thread;
+  Scratch& scratch_;
   std::vector<LastUse>& last_uses_ = scratch_.last_uses;
   std::vector<Data::State>& states_ = scratch_.states;
   std::vector<std::vector<Slot>>& slots_ = scratch_.slots;
   Ref<Failure> cause_;
 };
-
-}  // namespace
 
 std::string describe_operators(const ir::Graph& graph, bool on_device) {
   constexpr size_t kNamed = 4;
@@ -489,13 +514,15 @@ std::string describe_operators(const ir::Graph& graph, bool on_device) {
 }
 
 void Plan::launch(std::vector<Binding> inputs, std::span<const Ref<Data>> outputs, uint64_t number,
-                  std::span<const uint32_t> rewrites) const {
+                  std::span<const uint32_t> rewrites, Begun* begun) const {
   InFlight::get().sweep();
   Status status;
   Ref<Failure> cause;
+  if (begun && begun->failed_) begun = nullptr;
+  Scratch& scratch = begun ? begun->state_->scratch : scratch_of_thread;
   try {
-    Launch launch(*this, inputs, outputs, number);
-    status = launch.run();
+    Launch launch(*this, inputs, outputs, number, scratch);
+    status = launch.run(begun);
     cause = launch.cause();
   } catch (const std::bad_alloc&) {
     status = {LAZYT_CODE_RESOURCE_EXHAUSTED, "out of host memory while launching " + name};
@@ -504,7 +531,27 @@ void Plan::launch(std::vector<Binding> inputs, std::span<const Ref<Data>> output
     status = base::internal(fmt::format("launching {}: {}", name, e.what()));
     inputs.clear();
   }
+  scratch.clear();
   if (!status.ok()) fail(status, inputs, outputs, rewrites, std::move(cause));
+}
+
+Begun::Begun(Ref<const Plan> plan, size_t inputs) : plan_(std::move(plan)), state_(std::make_unique<State>()) {
+  state_->inputs.resize(inputs);
+}
+Begun::~Begun() = default;
+
+void Begun::bind(uint32_t input, Binding binding) {
+  if (!failed_) state_->inputs[input] = std::move(binding);
+}
+
+void Begun::advance(uint32_t steps) {
+  if (failed_ || steps <= steps_) return;
+  try {
+    failed_ = !Launch(*plan_, state_->inputs, {}, 0, state_->scratch).begin(std::exchange(steps_, steps), steps).ok();
+  } catch (const std::exception&) {  // no memory, say
+    failed_ = true;
+  }
+  if (failed_) *state_ = {};
 }
 
 void fail(const Status& error, std::span<const Binding> inputs, std::span<const Ref<Data>> outputs,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -40,6 +41,8 @@ struct Binding {
   uint64_t offset = 0, size = 0;
 };
 
+class Begun;
+
 class Plan : public base::RefCounted {
  public:
   base::Ref<loader::Device> device;
@@ -55,9 +58,33 @@ class Plan : public base::RefCounted {
   // is donated where the program allows. Blocks only for host islands, and for inputs that another
   // device's executor fills. number: of the launch, for messages; 0 = not known.
   // rewrites: for each output the input whose storage it is the next content of, or ir::kNone; empty: all none.
+  // begun: what of this launch has run already, with the same inputs; it is used up. May be null, and may have failed.
   // Called on the executor thread.
   void launch(std::vector<Binding> inputs, std::span<const base::Ref<Data>> outputs, uint64_t number = 0,
-              std::span<const uint32_t> rewrites = {}) const;
+              std::span<const uint32_t> rewrites = {}, Begun* begun = nullptr) const;
+};
+
+// A launch of which the first steps run before all of its inputs are known. It donates no input and fills no output, so it can be
+// dropped at any time. For plans without islands, on synchronous devices. [executor]
+class Begun {
+ public:
+  Begun(base::Ref<const Plan> plan, size_t inputs);
+  ~Begun();
+  void bind(uint32_t input, Binding binding);
+  // Runs what of the first `steps` steps has not run. REQUIRES: their inputs are bound, and referred to by their owner, too.
+  void advance(uint32_t steps);
+  const Plan& plan() const { return *plan_; }
+  // An error is not kept: the launch meets it again, from its beginning.
+  bool failed() const { return failed_; }
+
+ private:
+  friend class Launch;
+  friend class Plan;
+  struct State;
+  base::Ref<const Plan> plan_;
+  std::unique_ptr<State> state_;
+  uint32_t steps_ = 0;  // that have run
+  bool failed_ = false;
 };
 
 // Fails a launch of which nothing ran but what took its inputs from the bindings. For want of memory, what it was to

@@ -129,16 +129,17 @@ Replay take(ThreadState& thread, F&& f) {
   trace::Recorder& recorder = *thread.lanes[thread.call.device].recorder;
   thread.fresh.clear();
   const size_t most = max_pending();
-  bool full = false;
+  Replay outcome = Replay::kKnown;
   const bool taken = unblocked(recorder, [&] {
     uint32_t count = 0;
     const uint64_t* metas = f(recorder, count);
     if (!metas) return false;
     make_results(recorder, metas, count, thread.fresh);
-    full = recorder.pending_ops() >= most;
+    if (const size_t pending = recorder.pending_ops(); C10_UNLIKELY(pending >= std::min(most, recorder.next_gate())))
+      outcome = pending >= most ? Replay::kFull : Replay::kGate;
     return true;
   });
-  return !taken ? Replay::kUnknown : full ? Replay::kFull : Replay::kKnown;
+  return taken ? outcome : Replay::kUnknown;
 }
 
 // A few operators reach a device with tensors whose conjugation or sign is only noted: they get plain ones.
@@ -253,8 +254,8 @@ void record_call(TorchOp& op, torch::jit::Stack* stack) {
     });
   }
   push_results(op, stack, thread.fresh);
-  if (C10_UNLIKELY(outcome == Replay::kFull)) {
-    cut_full(thread);
+  if (C10_UNLIKELY(outcome > Replay::kKnown)) {
+    look_up(thread, outcome);
     if (one_by_one()) wait_for_results(op, call, *stack);
   }
 }
@@ -290,9 +291,11 @@ Replay replay(ThreadState& thread) {
   });
 }
 
-void cut_full(ThreadState& thread) {
+void look_up(ThreadState& thread, Replay outcome) {
   trace::Recorder& recorder = *thread.lanes[thread.call.device].recorder;
-  check(trace::Session::get(recorder.device).flush(recorder, trace::FlushReason::kNodeBudget));
+  trace::Session& session = trace::Session::get(recorder.device);
+  if (outcome == Replay::kGate) session.begin(recorder);
+  else check(session.flush(recorder, trace::FlushReason::kNodeBudget));
 }
 
 void set_source_hook(SourceHook hook) { source_hook = hook; }

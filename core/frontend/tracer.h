@@ -20,11 +20,13 @@ void trace_call(TorchOp& op, torch::jit::Stack* stack);
 enum class Replay : uint8_t {
   kUnknown,  // not what the tape says next: nothing has happened
   kKnown,    // recorded; its fresh results are in thread.fresh
-  kFull,     // the same, and the trace is to be cut now (cut_full)
+  kGate,     // the same, and what of the trace can run is to be begun (look_up)
+  kFull,     // the same, and the trace is to be cut (look_up)
 };
 // Records the encoded call of the thread if a tape knows it.
 Replay replay(ThreadState& thread);
-void cut_full(ThreadState& thread);
+// Does what a replay's outcome says beyond kKnown, with neither the recorders' mutex nor half a result in hand.
+void look_up(ThreadState& thread, Replay outcome);
 
 // Whether no kernel above counted (_version) what the call writes; count_write does.
 bool is_uncounted_write(const TorchOp& op);

@@ -41,7 +41,7 @@ class Typed<Result(Args...)> final : public c10::OperatorKernel {
  private:
   template <class R>
   static R finish(Replay outcome, R&& result) {
-    if (C10_UNLIKELY(outcome == Replay::kFull)) cut_full(thread_state());
+    if (C10_UNLIKELY(outcome > Replay::kKnown)) look_up(thread_state(), outcome);
     return std::forward<R>(result);
   }
 

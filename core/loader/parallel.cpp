@@ -19,14 +19,6 @@ thread_local bool inside_parallel = false;
 
 std::atomic<uint32_t> asked_threads{0};
 
-uint32_t cpus() {
-  static const uint32_t n = [] {
-    cpu_set_t set;
-    return sched_getaffinity(0, sizeof set, &set) == 0 ? static_cast<uint32_t>(CPU_COUNT(&set)) : 1;
-  }();
-  return n;
-}
-
 // 0 if LAZYT_THREADS is not set.
 uint32_t configured_threads() {
   static const uint32_t n = [] {
@@ -40,14 +32,14 @@ uint32_t configured_threads() {
 uint32_t allowed_threads() {
   if (const uint32_t n = configured_threads()) return n;
   const uint32_t asked = asked_threads.load(std::memory_order_relaxed);
-  return asked ? asked : cpus();
+  return asked ? asked : cpu_count();
 }
 
 // One loop at a time. A worker takes the loop's indices one by one until none is left.
 class Pool {
  public:
   Pool() {
-    const uint32_t size = configured_threads() ? configured_threads() : cpus();
+    const uint32_t size = configured_threads() ? configured_threads() : cpu_count();
     for (uint32_t i = 1; i < size; i++) std::thread([this, i] { work(i); }).detach();
   }
 
@@ -113,6 +105,14 @@ Pool& pool() {
 }
 
 }  // namespace
+
+uint32_t cpu_count() {
+  static const uint32_t n = [] {
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? static_cast<uint32_t>(CPU_COUNT(&set)) : 1;
+  }();
+  return n;
+}
 
 uint32_t thread_count() { return inside_parallel ? 1 : allowed_threads(); }
 

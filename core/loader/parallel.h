@@ -11,6 +11,9 @@ namespace lazyt::loader {
 // thread that is itself a worker.
 uint32_t thread_count();
 
+// The CPUs this process may run on, when it was first asked. [any thread]
+uint32_t cpu_count();
+
 // What the program asks for (torch.set_num_threads); 0 = nothing. [any thread]
 void set_thread_count(uint32_t count);
 

@@ -259,6 +259,11 @@ void Worker::submit(std::function<void()> run, std::function<void(const base::St
   state_->not_empty.notify_one();
 }
 
+bool Worker::has_room() {
+  std::lock_guard lock(state_->mutex);
+  return state_->unfinished() < state_->capacity;
+}
+
 Worker::Turn Worker::try_turn() {
   std::lock_guard lock(state_->mutex);
   if (state_->finished != state_->submitted) return Turn(nullptr);

@@ -73,6 +73,8 @@ class Worker {
   // on another thread and while run may still be running, if run is given up; may be null. anywhere: help() may
   // run it, too.
   void submit(std::function<void()> run, std::function<void(const base::Status&)> lost = nullptr, bool anywhere = false);
+  // Whether submit would not block now.
+  bool has_room();
   // The calling thread in the worker's place: while a turn lives, what is submitted waits. Nothing watches it. It ends on
   // the thread that has taken it.
   class Turn {

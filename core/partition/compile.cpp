@@ -73,13 +73,13 @@ base::Result<std::optional<ir::Graph>> decompose_refused(const ir::Graph& graph,
 
 // The graph as it will run: what is refused decomposed where that helps, then cut.
 base::Result<Partition> partition_for(ir::Graph graph, const base::Ref<loader::Device>& device,
-                                      const Decompose& decompose) {
+                                      const Decompose& decompose, uint64_t piece_bytes = 0) {
   std::vector<loader::NodeAnswer> answers;
   if (!graph.nodes.empty()) {
     LAZYT_ASSIGN_OR_RETURN(answers, ask(graph, device));
   }
   LAZYT_ASSIGN_OR_RETURN(std::optional<ir::Graph> decomposed, decompose_refused(graph, device, answers, decompose));
-  return cut(decomposed ? *std::move(decomposed) : std::move(graph), answers);
+  return cut(decomposed ? *std::move(decomposed) : std::move(graph), answers, device->synchronous() ? piece_bytes : 0);
 }
 
 }  // namespace
@@ -92,8 +92,9 @@ base::Result<std::vector<Refusal>> refusals(const ir::Graph& graph, const base::
 
 base::Result<base::Ref<exec::Plan>> compile(ir::Graph graph, const base::Ref<loader::Device>& device,
                                             lazyt_compile_flags_t flags, exec::HostRunner* host_runner,
-                                            std::vector<Refusal>* refusals, const Decompose& decompose) {
-  LAZYT_ASSIGN_OR_RETURN(Partition partition, partition_for(std::move(graph), device, decompose));
+                                            std::vector<Refusal>* refusals, const Decompose& decompose,
+                                            uint64_t piece_bytes) {
+  LAZYT_ASSIGN_OR_RETURN(Partition partition, partition_for(std::move(graph), device, decompose, piece_bytes));
   const std::string& backend = device->plugin->info.name;
   log_refusals(backend, partition.refusals);
   if (refusals) refusals->insert(refusals->end(), partition.refusals.begin(), partition.refusals.end());

@@ -6,6 +6,8 @@
 #include <map>
 #include <unordered_map>
 
+#include "partition/pieces.h"
+
 namespace lazyt::partition {
 
 namespace {
@@ -108,8 +110,25 @@ class Cutter {
   Cutter(const Graph& graph, const std::vector<loader::NodeAnswer>& answers)
       : graph_(graph), answers_(answers) {}
 
-  Partition run() {
+  Partition by_answers() {
     place_nodes();
+    return make_segments();
+  }
+  Partition into_pieces(const std::vector<NodeId>& starts) {
+    make_room(static_cast<uint32_t>(starts.size()) + 1);
+    uint32_t s = 0;
+    for (NodeId n = 0; n < graph_.nodes.size(); n++) segment_of_[n] = s += s < starts.size() && starts[s] == n;
+    return make_segments();
+  }
+
+ private:
+  void make_room(uint32_t segments) {
+    partition_.segments.resize(segments);
+    values_.resize(segments);
+    segment_of_.resize(graph_.nodes.size());
+  }
+
+  Partition make_segments() {
     find_readers();
     for (NodeId n = 0; n < graph_.nodes.size(); n++) copy_node(n);
     make_outputs();
@@ -117,7 +136,6 @@ class Cutter {
     return std::move(partition_);
   }
 
- private:
   void place_nodes() {
     const size_t count = graph_.nodes.size();
     std::vector<bool> taken(count);
@@ -137,9 +155,7 @@ class Cutter {
     for (uint32_t level : levels.of_node) segment_of_level[level];
     uint32_t next = 0;
     for (auto& [level, segment] : segment_of_level) segment = next++;
-    partition_.segments.resize(next);
-    values_.resize(next);
-    segment_of_.resize(count);
+    make_room(next);
     for (NodeId n = 0; n < count; n++) {
       segment_of_[n] = segment_of_level[levels.of_node[n]];
       partition_.segments[segment_of_[n]].on_host = !taken[n];
@@ -345,9 +361,10 @@ bool is_taken(const Graph& graph, const ir::Node& node, const loader::NodeAnswer
   return answer.kind == LAZYT_ANSWER_ONLY_IF && condition_holds(graph, node, answer.condition);
 }
 
-Partition cut(ir::Graph graph, const std::vector<loader::NodeAnswer>& answers) {
-  if (stays_whole(graph, answers)) return whole(std::move(graph));
-  return Cutter(graph, answers).run();
+Partition cut(ir::Graph graph, const std::vector<loader::NodeAnswer>& answers, uint64_t piece_bytes) {
+  if (!stays_whole(graph, answers)) return Cutter(graph, answers).by_answers();
+  const std::vector<NodeId> starts = piece_starts(graph, answers, piece_bytes);
+  return starts.empty() ? whole(std::move(graph)) : Cutter(graph, answers).into_pieces(starts);
 }
 
 const char* reason_name(lazyt_reason_t reason) {

@@ -42,7 +42,8 @@ struct Partition {
 
 // answers: one per node (loader::query_capability). The graph's outputs' donors are kept where donor
 // and output are in one segment as the segment's own; other donors are dropped.
-Partition cut(ir::Graph graph, const std::vector<loader::NodeAnswer>& answers);
+// piece_bytes: what is taken whole is cut into pieces that read so many bytes (pieces.h); 0: it is not.
+Partition cut(ir::Graph graph, const std::vector<loader::NodeAnswer>& answers, uint64_t piece_bytes = 0);
 
 // Whether the plugin takes the node: always, or on a condition that holds.
 bool is_taken(const ir::Graph& graph, const ir::Node& node, const loader::NodeAnswer& answer);

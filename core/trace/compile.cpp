@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/env.h"
@@ -29,13 +30,19 @@ base::Status optimise(ir::Graph& graph) {
   return verify_each.value() ? base::Status() : ir::verify(graph);
 }
 
+base::Result<int64_t> piece_bytes() {
+  static const auto& bytes = *new base::Result<int64_t>(base::env_int("LAZYT_PIECE_BYTES", 2 << 20, 0, int64_t{1} << 40));
+  return bytes;
+}
+
 base::Result<Prepared> prepare(const Tape& tape, std::span<const uint32_t> outputs) {
   Prepared p;
   LAZYT_ASSIGN_OR_RETURN(p.graph, lower(tape, outputs));
   // Before passes let an output have any input's memory.
   for (const ir::Output& out : p.graph.outputs) p.rewrites.push_back(out.donor);
+  p.whole = std::ranges::any_of(p.rewrites, [](uint32_t input) { return input != ir::kNone; });
   LAZYT_RETURN_IF_ERROR(optimise(p.graph));
-  p.key = cache::ProgramCache::key(*ir::Program::from_graph(p.graph), tape.flags);
+  p.key = cache::ProgramCache::key(*ir::Program::from_graph(p.graph), tape.flags, p.whole);
   p.flags = tape.flags;
   p.name = where(tape);
   return p;
@@ -55,9 +62,10 @@ base::Result<Compiled> compile(Prepared prepared, const base::Ref<loader::Device
     if (auto s = ir::Program::from_graph(prepared.graph)->save(path); !s.ok())
       base::log(LAZYT_LOG_WARNING, "LAZYT_DUMP: " + s.to_string());
   }
+  LAZYT_ASSIGN_OR_RETURN(const int64_t bytes, piece_bytes());
   LAZYT_ASSIGN_OR_RETURN(result.plan,
                          partition::compile(std::move(prepared.graph), device, prepared.flags, host_runner,
-                                            &result.refusals, &passes::decompose_and_mark));
+                                            &result.refusals, &passes::decompose_and_mark, prepared.whole ? 0 : static_cast<uint64_t>(bytes)));
   result.plan->name = std::move(prepared.name);
   programs.insert(prepared.key, result.plan);
   return result;

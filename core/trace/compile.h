@@ -22,12 +22,16 @@ namespace lazyt::trace {
 struct Prepared {
   ir::Graph graph;
   std::vector<uint32_t> rewrites;  // as Variant's
+  bool whole = false;  // what it writes in place stays as it was if it fails: it is not cut into pieces
   cache::ProgramCache::Key key{};
   lazyt_compile_flags_t flags = 0;
   std::string name;  // of the plan
 };
 // outputs: slots. [any thread]
 base::Result<Prepared> prepare(const Tape& tape, std::span<const uint32_t> outputs);
+
+// LAZYT_PIECE_BYTES: as partition::compile's. [any thread]
+base::Result<int64_t> piece_bytes();
 
 struct Compiled {
   base::Ref<exec::Plan> plan;

@@ -318,17 +318,55 @@ bool Recorder::switch_tape(Call& call, uint64_t parts, uint64_t moved, size_t in
       size_t prefix = t.tokens[position_].offset;
       if (std::memcmp(t.words.data(), tape_->words.data(), prefix * 8) != 0) continue;
     }
-    tape_ = tapes_[i];
+    follow_tape(tapes_[i]);
     return true;
   }
   return false;
+}
+
+constexpr uint8_t kMostWasted = 2;
+
+// From here on it is this tape that is expected, with the results that it had the last time.
+void Recorder::follow_tape(base::Ref<Tape> tape) {
+  drop_early();
+  tape_ = std::move(tape);
+  const Variant* v = tape_ ? tape_->variant.get() : nullptr;
+  if (v && v->waited_for && v->wasted < kMostWasted && v->gates_known.load(std::memory_order_acquire) && !v->gates.empty())
+    next_gate_ = v->gates[0].tokens;
+}
+
+// What has begun is not what happens. It is let go by the next launch: here nothing may call a plugin.
+void Recorder::drop_early() {
+  next_gate_ = SIZE_MAX;
+  begun_ = {};
+  if (!early_) return;
+  early_->drop();
+  early_->variant->wasted++;
+  dropped_.push_back(std::move(early_));
+}
+
+base::Ref<Early> Recorder::begin(bool has_room) {
+  if (position_ < next_gate_) return nullptr;
+  const std::vector<Gate>& gates = tape_->variant->gates;
+  auto next = std::ranges::find_if(gates, [this](const Gate& g) { return g.tokens > position_; });
+  next_gate_ = next == gates.end() ? SIZE_MAX : next->tokens;
+  if (!has_room) return nullptr;
+  const Gate& gate = *std::prev(next);
+  if (!early_) early_ = base::make_ref<Early>(tape_->variant, tape_->inputs.size() + tape_->scalars.size());
+  MetInputs met;
+  met.reserve(gate.inputs - begun_.inputs + gate.scalars - begun_.scalars);
+  for (uint32_t i = begun_.inputs; i < gate.inputs; i++) met.emplace_back(i, exec::Binding{inputs_[i].data, {}, inputs_[i].part, inputs_[i].offset, inputs_[i].size});
+  for (uint32_t i = begun_.scalars; i < gate.scalars; i++)
+    met.emplace_back(static_cast<uint32_t>(tape_->inputs.size()) + i, exec::Binding{.scalar = scalars_[i]});
+  begun_ = gate;
+  return early_->allow(std::move(met), gate.steps) ? early_ : nullptr;
 }
 
 const uint64_t* Recorder::replay(Call& call) {
   blocked_by_ = nullptr;
   if (!replay_) return nullptr;
   if (own_) return replay_parent(call);
-  if (position_ == 0 && !tape_) tape_ = guess_;
+  if (position_ == 0 && !tape_) follow_tape(guess_);
   if (!tape_ && tapes_.empty()) return nullptr;
   size_t inputs = inputs_.size();
   uint32_t slot = next_slot_;
@@ -386,6 +424,7 @@ void Recorder::commit(Call& call, const TokenHeader& header) {
 
 // From here on the trace has a tape of its own: a copy of what it followed.
 void Recorder::start_own_tape() {
+  drop_early();
   auto own = base::make_ref<Tape>();
   own->default_float = default_float_;
   own->flags = flags();
@@ -529,8 +568,17 @@ Launch Recorder::flush(FlushReason reason) {
       }
   }
 
+  // The trace may have come to the tape's end with other results than those that the plan has.
+  if (early_ && early_->variant != t.variant) drop_early();
+  t.variant->waited_for = reason == FlushReason::kValueNeeded;
+
   Launch launch;
   launch.dead = take_dead(device);
+  launch.early = std::move(early_);
+  if (launch.early) t.variant->wasted = 0;
+  launch.dropped = std::exchange(dropped_, {});
+  next_gate_ = SIZE_MAX;
+  begun_ = {};
   launch.tape = tape_;
   launch.variant = t.variant;
   launch.reason = reason;

@@ -22,6 +22,7 @@
 #include "base/ref.h"
 #include "base/spin_lock.h"
 #include "exec/plan.h"
+#include "trace/early.h"
 #include "trace/segment.h"
 #include "trace/storage.h"
 #include "trace/tape.h"
@@ -56,6 +57,8 @@ struct Launch {
   std::vector<exec::Binding> inputs;           // tensors, then scalars
   std::vector<base::Ref<exec::Data>> outputs;  // one per variant->outputs
   std::vector<base::Ref<exec::Data>> dead;     // what tensors left that died since the last launch: to be dropped first
+  base::Ref<Early> early;                      // what of it has begun; may be null
+  std::vector<base::Ref<Early>> dropped;       // what had begun in vain: to be dropped, too
   FlushReason reason = FlushReason::kMarkStep;
   uint64_t step = 0;  // number of this launch in the process
   uint32_t threads = 0;  // that the program wants for compute, 0 = it does not say
@@ -116,6 +119,12 @@ class Recorder {
   // What waits for a launch of the device, for callers that want the memory back now.
   static std::vector<base::Ref<exec::Data>> take_dead(uint8_t device);
 
+  // Once pending_ops() has come so far, begin() has something to say.
+  size_t next_gate() const { return next_gate_; }
+  // What of the known program can run by now, to be handed to the executor; null if what it has already goes on with it, or if
+  // it has no room: then the next gate is waited for.
+  base::Ref<Early> begin(bool has_room);
+
   bool empty() const { return position_ == 0; }
   size_t pending_ops() const { return position_; }
   size_t live_storages() const { return live_count_; }
@@ -158,6 +167,8 @@ class Recorder {
   const uint64_t* replay_parent(Call& call);
   const uint64_t* write(Call& call, uint64_t parts, uint64_t moved, const uint64_t* metas, size_t count, uint32_t fresh,
                         std::shared_ptr<const ir::SourceLine> source);
+  void follow_tape(base::Ref<Tape> tape);
+  void drop_early();
   void start_own_tape();
   void finish_tape();
   void link(Storage& s) {
@@ -197,6 +208,10 @@ class Recorder {
   bool own_ = false;
   bool aligned_ = false;  // the own tape is the parent's, but for what moved
   size_t position_ = 0;                 // tokens recorded in this trace
+  size_t next_gate_ = SIZE_MAX;         // of tape_, in tokens
+  base::Ref<Early> early_;              // what of tape_ has begun
+  Gate begun_{};                        // the gate of early_
+  std::vector<base::Ref<Early>> dropped_;
   uint32_t next_slot_ = 0;
   uint32_t first_result_ = 0, fresh_count_ = 0;
   struct Input {

@@ -91,7 +91,7 @@ bool Recorder::follow(const Segment& s, std::span<Storage* const> operands) {
     op.recorded->add_locked();
     for (base::Counter* c : op.stands_for) c->add_locked();
   }
-  tape_ = s.tape;
+  if (tape_ != s.tape) follow_tape(s.tape);
   position_ = s.end.tokens;
   next_slot_ = s.end.slots;
   return true;

@@ -196,7 +196,7 @@ base::Result<base::Ref<loader::Device>> Session::device() {
   if (device_) return device_;
   for (auto check : {base::env_int("LAZYT_CACHE_SIZE", 1024, 1, 1 << 20).status(),
                      base::env_int("LAZYT_QUEUE", 4, 1, 1024).status(), base::env_bool("LAZYT_REPLAY", true).status(),
-                     base::env_bool("LAZYT_COMPILE_AHEAD", true).status(),
+                     base::env_bool("LAZYT_COMPILE_AHEAD", true).status(), piece_bytes().status(),
                      base::env_int("LAZYT_MAX_PENDING", 20000, 1, 1 << 30).status(),
                      base::env_bool("LAZYT_EAGER", false).status(),
                      base::env_int("LAZYT_PROBE_BYTES", 1 << 24, 0, 1 << 30).status(),
@@ -349,6 +349,25 @@ base::Status Session::flush(Recorder& recorder, FlushReason reason) {
   return {};
 }
 
+void Session::begin(Recorder& recorder) {
+  const std::unique_lock submit(submit_mutex_, std::try_to_lock);  // another thread may wait for room under it
+  if (!submit || forked_) return;
+  const bool has_room = executor().has_room();
+  base::Ref<Early> early;
+  {
+    std::lock_guard recording(recording_lock);
+    early = recorder.begin(has_room);
+  }
+  if (!early) return;
+  static base::Counter& begun = base::counter("LaunchBegun");
+  begun.add();
+  const uint32_t threads = host_runner_ ? host_runner_.load()->threads() : 0;
+  executor().submit([early, threads] {
+    loader::set_thread_count(threads);
+    early->run();
+  }, [early](const base::Status&) { early->lose(); });
+}
+
 // On the executor's thread, or another's that has its turn.
 void Session::execute(Launch& launch, const base::Ref<loader::Device>& device) {
   loader::set_thread_count(launch.threads);
@@ -364,6 +383,7 @@ void Session::execute(Launch& launch, const base::Ref<loader::Device>& device) {
 
 void Session::run(Launch& launch, const base::Ref<loader::Device>& device) {
   launch.dead.clear();
+  launch.dropped.clear();
   const bool first = !launch.variant->plan;
   if (first || !(launch.variant->plan->device == device)) {
     auto plan = plan_for(*launch.tape, *launch.variant, device);
@@ -382,13 +402,18 @@ void Session::run(Launch& launch, const base::Ref<loader::Device>& device) {
   const auto start = std::chrono::steady_clock::now();
   exec::InFlight::get().limit(device.get(), queue_);
   Variant& variant = *launch.variant;
-  variant.plan->launch(std::move(launch.inputs), launch.outputs, launch.step, variant.rewrites);
-  const auto spent = std::chrono::steady_clock::now() - start;
+  exec::Begun* begun = launch.early ? launch.early->begun(*variant.plan) : nullptr;
+  variant.plan->launch(std::move(launch.inputs), launch.outputs, launch.step, variant.rewrites, begun);
+  const auto spent = std::chrono::steady_clock::now() - start + (begun ? launch.early->spent() : std::chrono::nanoseconds(0));
   base::record_time("ExecuteTime", std::chrono::duration<double>(spent).count());
   // Islands see what the thread has set for PyTorch, so they stay on the executor's.
   if (!variant.plan->has_islands()) {
     const auto ns = static_cast<uint32_t>(std::min<int64_t>(std::chrono::nanoseconds(spent).count(), UINT32_MAX));
     variant.launch_ns.store(std::min(ns, std::exchange(variant.last_launch_ns, ns)), std::memory_order_relaxed);
+  }
+  if (first && !variant.gates_known) {
+    variant.gates = gates_of(*launch.tape, *variant.plan);
+    variant.gates_known.store(true, std::memory_order_release);
   }
   if (first && at_exit_) shut_down_at_exit();
 }

@@ -77,6 +77,9 @@ class Session {
   // Cuts the recorder's trace, if there is one, and hands it to the executor; or runs it, where that is known to cost less
   // (synchronous devices). Blocks while the queue is full: callers hold neither the GIL nor the recorders' mutex.
   base::Status flush(Recorder& recorder, FlushReason reason);
+  // The recorder's trace has come to its next_gate(): what of its program can run by now goes to the executor, if that has room.
+  // Does not block.
+  void begin(Recorder& recorder);
   base::Status flush_all(FlushReason reason);
   // Cuts the caller's trace (null: it has none) and what threads that have ended left, then waits until all that was cut
   // has been run. Errors stay with the data they poisoned.

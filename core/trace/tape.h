@@ -47,6 +47,11 @@ struct ScalarType {
   bool weak;
 };
 
+// After so many tokens a trace has met so many inputs and scalars, all that the plan's first steps read (early.h).
+struct Gate {
+  uint32_t tokens, steps, inputs, scalars;
+};
+
 // A set of outputs of a tape, and the plan that computes them. The plan is made on the executor
 // thread at first launch.
 struct Variant : base::RefCounted {
@@ -57,6 +62,10 @@ struct Variant : base::RefCounted {
   // What a launch takes, of the last two the shorter: one that was interrupted says nothing.
   std::atomic<uint32_t> launch_ns{UINT32_MAX};
   uint32_t last_launch_ns = UINT32_MAX;  // executor only
+  std::vector<Gate> gates;               // of the first plan; written once, before gates_known
+  std::atomic<bool> gates_known{false};
+  bool waited_for = false;  // the last time; recorder's mutex
+  uint8_t wasted = 0;       // how often what had begun was dropped, since it last was of use; recorder's mutex
 };
 
 struct Tape : base::RefCounted {

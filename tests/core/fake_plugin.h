@@ -44,7 +44,7 @@ struct FakeState {
   std::condition_variable changed;
 
   // What to do; set before use.
-  bool host_visible = true;
+  bool host_visible = true, synchronous = false;
   std::set<std::string> refused;                  // operator names
   std::map<std::string, lazyt_answer_t> answers;  // others than TAKE
   bool fail_compile = false;
@@ -145,7 +145,8 @@ inline const lazyt_plugin_device_t* device_table() {
                                            [](uint32_t, lazyt_device_info_t* out) -> lazyt_status_t* {
                                              out->name = LAZYT_STR("fake device");
                                              out->vendor = LAZYT_STR("tests");
-                                             out->flags = fake().host_visible ? LAZYT_DEVICE_HOST_VISIBLE : 0;
+                                             out->flags = (fake().host_visible ? LAZYT_DEVICE_HOST_VISIBLE : 0) |
+                                                          (fake().synchronous ? LAZYT_DEVICE_SYNCHRONOUS : 0);
                                              out->total_bytes = 1 << 20;
                                              out->alignment = 16;
                                              return nullptr;
@@ -222,8 +223,15 @@ inline const lazyt_plugin_buffer_t* buffer_table() {
         if (out) signal_event(*out = make_event(), nullptr);
         return nullptr;
       },
-      [](lazyt_buffer_t*, uint64_t, lazyt_buffer_t*, uint64_t, uint64_t, lazyt_events_t,
-         lazyt_event_t**) -> lazyt_status_t* { return fake_error(LAZYT_CODE_UNIMPLEMENTED, "copy"); },
+      [](lazyt_buffer_t* from, uint64_t from_offset, lazyt_buffer_t* to, uint64_t to_offset, uint64_t size, lazyt_events_t waits,
+         lazyt_event_t** out) -> lazyt_status_t* {
+        if (lazyt_status_t* status = wait_all(waits)) return status;
+        if (from_offset + size > from->bytes.size() || to_offset + size > to->bytes.size())
+          return fake_error(LAZYT_CODE_OUT_OF_RANGE, "outside the buffer");
+        if (size) std::memcpy(to->bytes.data() + to_offset, from->bytes.data() + from_offset, size);
+        if (out) signal_event(*out = make_event(), nullptr);
+        return nullptr;
+      },
       [](lazyt_buffer_t* b, uint64_t* out) -> lazyt_status_t* { return *out = b->bytes.size(), nullptr; },
       [](lazyt_buffer_t* b, void** out) -> lazyt_status_t* {
         if (!fake().host_visible) return fake_error(LAZYT_CODE_UNIMPLEMENTED, "not visible");
@@ -453,11 +461,11 @@ inline const lazyt_plugin_t* plugin_table() {
 // The plugin with one open device. Destroyed after everything that was made on it.
 class FakePlugin {
  public:
-  explicit FakePlugin(bool host_visible = true) {
+  explicit FakePlugin(bool host_visible = true, bool synchronous = false) {
     exec::InFlight::get().sweep();
     loader::settle();  // what an earlier one still releases
     fake_slot() = std::make_unique<FakeState>();
-    fake().host_visible = host_visible;
+    fake().host_visible = host_visible, fake().synchronous = synchronous;
     loader::PluginInfo info;
     info.name = "fake";
     info.vendor = "tests";

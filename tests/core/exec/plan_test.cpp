@@ -41,15 +41,15 @@ const char* const kIsland = R"(program(%0: f32[2]) {
 
 class PlanTest : public ::testing::Test {
  protected:
-  explicit PlanTest(bool host_visible = true) : plugin(host_visible) { plugin->refused = {"aten::lgamma"}; }
+  explicit PlanTest(bool host_visible = true, bool synchronous = false) : plugin(host_visible, synchronous) { plugin->refused = {"aten::lgamma"}; }
 
-  Ref<Plan> plan(const std::string& text) {
+  Ref<Plan> plan(const std::string& text, uint64_t piece_bytes = 0) {
     auto graph = ir::parse(text);
     EXPECT_TRUE(graph.ok()) << graph.status().to_string();
     for (uint32_t n = 0; n < graph.value().nodes.size(); n++)
       graph.value().nodes[n].source =
           std::make_shared<ir::SourceLine>(ir::SourceLine{"model.py", "", 10 + n});
-    auto plan = partition::compile(graph.value(), plugin.device, 0, &runner);
+    auto plan = partition::compile(graph.value(), plugin.device, 0, &runner, nullptr, nullptr, piece_bytes);
     EXPECT_TRUE(plan.ok()) << plan.status().to_string();
     plan.value()->name = "step 3: train.py:12";
     return plan.value();
@@ -468,6 +468,162 @@ TEST_F(LatePlanTest, AStepsWorkOverlapsWithReadersOnOtherThreads) {
   }
   executor.drain();
   reader.join();
+}
+
+// ---- what has begun
+
+// Of three steps, the last of which reads the first input once more.
+const char* const kSteps = R"(program(%0: f32[2], %1: f32[2], %2: f32[2], %3: f32[2], %4: host weak f64) {
+  %5 = aten::add.Tensor(%0, %1, 1) : f32[2]
+  %6 = aten::mul.Tensor(%5, %2) : f32[2]
+  %7 = aten::mul.Tensor(%6, %4) : f32[2]
+  %8 = aten::add.Tensor(%7, %3, 1) : f32[2]
+  %9 = aten::add.Tensor(%8, %0, 1) : f32[2]
+  return %9
+})";
+
+class BegunPlanTest : public PlanTest {
+ protected:
+  BegunPlanTest() : PlanTest(true, true) { EXPECT_EQ(p->steps.size(), 3u); }
+
+  std::vector<Binding> bindings(const Ref<Data>& first, Ref<Data> last) {
+    auto all = bind_all(first, data(10, 20), data(2, 3), std::move(last), Ref<Data>());
+    std::memcpy(all[4].scalar.bytes, &factor, sizeof factor);
+    return all;
+  }
+  // What the step at `steps` reads first, beside what is bound for the steps before it.
+  static void bind(Begun& begun, const std::vector<Binding>& all, uint32_t steps) {
+    for (uint32_t i : steps == 1 ? std::vector<uint32_t>{0, 1} : std::vector<uint32_t>{2, 4}) begun.bind(i, all[i]);
+  }
+
+  const double factor = 5;
+  const Ref<Plan> p = plan(kSteps, 8);
+  const Floats expected{(1 + 10) * 2 * 5 + 100 + 1, (2 + 20) * 3 * 5 + 200 + 2};
+};
+
+TEST_F(BegunPlanTest, ALaunchGoesOnFromWhereItIs) {
+  for (uint32_t steps : {0u, 1u, 2u}) {
+    const auto all = bindings(data(1, 2), data(100, 200));
+    Begun begun(p, all.size());
+    const int before = plugin->executes;
+    for (uint32_t s = 1; s <= steps; s++) bind(begun, all, s), begun.advance(s);
+    EXPECT_EQ(plugin->executes - before, static_cast<int>(steps));
+    EXPECT_FALSE(begun.failed());
+    const Ref<Data> outputs[] = {empty()};
+    p->launch(all, outputs, 0, {}, &begun);
+    EXPECT_EQ(read(outputs[0]), expected);
+    EXPECT_EQ(plugin->executes - before, 3);
+  }
+}
+
+TEST_F(BegunPlanTest, SeveralStepsMayBeginAtOnce) {
+  const auto all = bindings(data(1, 2), data(100, 200));
+  Begun begun(p, all.size());
+  bind(begun, all, 1), bind(begun, all, 2);
+  begun.advance(2);
+  begun.advance(1);  // has run
+  const Ref<Data> outputs[] = {empty()};
+  p->launch(all, outputs, 0, {}, &begun);
+  EXPECT_EQ(read(outputs[0]), expected);
+  EXPECT_EQ(plugin->executes, 3);
+}
+
+TEST_F(BegunPlanTest, WhatIsDroppedLeavesNothing) {
+  const auto all = bindings(data(1, 2), data(100, 200));
+  const int64_t buffers = plugin->buffers;
+  {
+    Begun begun(p, all.size());
+    bind(begun, all, 1), bind(begun, all, 2);
+    begun.advance(2);
+    EXPECT_GT(plugin->buffers, buffers);
+  }
+  loader::settle();
+  EXPECT_EQ(plugin->buffers, buffers);
+  EXPECT_EQ(plugin->donations, 0);
+  EXPECT_EQ(read(all[0].data), (Floats{1, 2}));
+  EXPECT_EQ(read(launch(p, all)), expected);
+}
+
+TEST_F(BegunPlanTest, AnErrorIsLeftToTheLaunch) {
+  const auto all = bindings(data(1, 2), data(100, 200));
+  Begun begun(p, all.size());
+  bind(begun, all, 1);
+  plugin->fail_execute = LAZYT_CODE_INTERNAL;
+  begun.advance(1);
+  EXPECT_TRUE(begun.failed());
+  const int executes = plugin->executes;
+  bind(begun, all, 2);
+  begun.advance(2);
+  EXPECT_EQ(plugin->executes, executes);
+  EXPECT_EQ(launch(p, all)->wait().code(), LAZYT_CODE_INTERNAL);
+  plugin->fail_execute = LAZYT_CODE_OK;
+  EXPECT_EQ(read(launch(p, all)), expected);
+}
+
+TEST_F(BegunPlanTest, AnErrorBehindItIsTheLaunchs) {
+  const auto all = bindings(data(1, 2), data(100, 200));
+  Begun begun(p, all.size());
+  bind(begun, all, 1);
+  begun.advance(1);
+  plugin->fail_execute = LAZYT_CODE_INTERNAL;
+  const Ref<Data> outputs[] = {empty()};
+  p->launch(all, outputs, 7, {}, &begun);
+  EXPECT_TRUE(mentions(outputs[0]->wait(), "launch 7")) << outputs[0]->wait().to_string();
+  EXPECT_TRUE(mentions(outputs[0]->wait(), "step 2 of 3"));
+}
+
+TEST_F(BegunPlanTest, APoisonedInputFailsTheLaunch) {
+  auto poisoned = empty();
+  poisoned->poison(base::internal("spoilt"));
+  for (const bool first : {true, false}) {
+    const auto all = first ? bindings(poisoned, data(1, 2)) : bindings(data(1, 2), poisoned);
+    Begun begun(p, all.size());
+    bind(begun, all, 1);
+    begun.advance(1);
+    EXPECT_EQ(begun.failed(), first);
+    const Ref<Data> outputs[] = {empty()};
+    p->launch(all, outputs, 0, {}, first ? nullptr : &begun);
+    EXPECT_EQ(outputs[0]->wait().message(), "spoilt");
+  }
+}
+
+TEST_F(BegunPlanTest, OnlyTheLaunchDonates) {
+  const auto q = plan(R"(program(%0: f32[2], %1: f32[2], %2: f32[2]) {
+    %3 = aten::add.Tensor(%0, %1, 1) : f32[2]
+    %4 = aten::add.Tensor(%2, %3, 1) : f32[2]
+    %5 = aten::add.Tensor(%4, %0, 1) : f32[2]
+    return %5 <- %0
+  })", 8);
+  ASSERT_EQ(q->steps.size(), 2u);
+  for (const bool held : {true, false}) {
+    Ref<Data> first = data(1, 2);
+    auto all = bind_all(first, data(10, 20), data(100, 200));
+    Begun begun(q, all.size());
+    begun.bind(0, all[0]), begun.bind(1, all[1]);
+    begun.advance(1);
+    if (!held) first = nullptr;
+    plugin->donations = 0;
+    const Ref<Data> outputs[] = {empty()};
+    q->launch(std::move(all), outputs, 0, {}, &begun);
+    EXPECT_EQ(read(outputs[0]), (Floats{112, 224}));
+    EXPECT_EQ(plugin->donations, held ? 0 : 1);
+    if (held) {
+      EXPECT_EQ(read(first), (Floats{1, 2}));
+    }
+  }
+}
+
+TEST_F(BegunPlanTest, APartIsCopiedOnce) {
+  const float values[] = {0, 0, 1, 2};
+  const auto large = make_ref<Data>(Meta::contiguous(LAZYT_DTYPE_FLOAT32, {4}), 16, Buffer::from_host(plugin.device, values, sizeof values).value());
+  auto all = bindings(data(0, 0), data(100, 200));
+  all[0] = {.data = large, .part = true, .offset = 8, .size = 8};
+  Begun begun(p, all.size());
+  bind(begun, all, 1), bind(begun, all, 2);
+  begun.advance(2);
+  const Ref<Data> outputs[] = {empty()};
+  p->launch(std::move(all), outputs, 0, {}, &begun);
+  EXPECT_EQ(read(outputs[0]), expected);
 }
 
 }  // namespace

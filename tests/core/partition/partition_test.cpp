@@ -283,5 +283,92 @@ TEST(Partition, DepthIsData) {
   EXPECT_EQ(cut(graph, refuse(graph, {"aten::lgamma"})).segments.size(), 400u);
 }
 
+// ---- pieces
+
+std::string pieces(const std::string& text, uint64_t bytes, std::vector<uint32_t> groups = {}) {
+  const ir::Graph graph = parse(text);
+  auto answers = refuse(graph, {});
+  for (size_t n = 0; n < groups.size(); n++) answers[n].group = groups[n];
+  return shape(cut(graph, answers, bytes));
+}
+
+// `count` layers of a product with a matrix, of 64 bytes if it is 4 wide, and what follows it. rows: of what goes through them.
+std::string layers(int count, int rows = 1, int width = 4) {
+  std::string text = "program(%0: f32[R,W]";
+  for (int i = 1; i <= count; i++) text += ", %" + std::to_string(i) + ": f32[W,W]";
+  text += ") {\n";
+  int last = 0, next = count + 1;
+  for (int i = 1; i <= count; i++, next += 2) {
+    text += "%" + std::to_string(next) + " = aten::mm(%" + std::to_string(last) + ", %" + std::to_string(i) + ") : f32[R,W]\n";
+    text += "%" + std::to_string(next + 1) + " = aten::relu(%" + std::to_string(next) + ") : f32[R,W]\n";
+    last = next + 1;
+  }
+  text += "return %" + std::to_string(last) + "\n}";
+  for (size_t at; (at = text.find('R')) != std::string::npos;) text.replace(at, 1, std::to_string(rows));
+  for (size_t at; (at = text.find('W')) != std::string::npos;) text.replace(at, 1, std::to_string(width));
+  return text;
+}
+
+TEST(Pieces, ACutStandsBeforeTheNextWeightsAreRead) {
+  EXPECT_EQ(pieces(layers(3), 64),
+            "device(p0 p1): mm relu -> 1 | device(0.0 p2): mm relu -> 1 | device(1.0 p3): mm relu -> 1 | return 2.0");
+  EXPECT_EQ(pieces(layers(4), 128), "device(p0 p1 p2): mm relu mm relu -> 1 | device(0.0 p3 p4): mm relu mm relu -> 1 | return 1.0");
+}
+
+TEST(Pieces, SmallProgramsStayWhole) {
+  EXPECT_EQ(pieces(layers(2), 1000), shape(layers(2), {}));
+  EXPECT_EQ(pieces(layers(2), 0), shape(layers(2), {}));
+  EXPECT_EQ(pieces(layers(1), 1), shape(layers(1), {}));
+}
+
+TEST(Pieces, TheLastIsNoSmallRest) {
+  EXPECT_EQ(pieces(layers(3), 130), shape(layers(3), {}));  // a layer reads 64, what is behind two would be less than half of a piece
+}
+
+TEST(Pieces, NothingIsCutWhereMuchCrosses) {
+  const std::string some = layers(2, 256, 64), more = layers(2, 257, 64);  // 64 KiB, and a row more
+  EXPECT_EQ(pieces(some, 16384), "device(p0 p1): mm relu -> 1 | device(0.0 p2): mm relu -> 1 | return 1.0");
+  EXPECT_EQ(pieces(more, 16384), shape(more, {}));
+}
+
+TEST(Pieces, OfPlacesNearTheOneThatLeastCrosses) {
+  // Within the layer its input crosses, too.
+  const std::string layer = R"(program(%0: f32[1,4], %1: f32[4,4], %2: f32[4,4], %3: f32[4,4]) {
+    %4 = aten::mm(%0, %1) : f32[1,4]
+    %5 = aten::relu(%4) : f32[1,4]
+    %6 = aten::mm(%5, %2) : f32[1,4]
+    %7 = aten::add.Tensor(%6, %4, 1) : f32[1,4]
+    %8 = aten::mm(%7, %3) : f32[1,4]
+    return %8
+  })";
+  EXPECT_EQ(pieces(layer, 64), "device(p0 p1 p2): mm relu mm add -> 1 | device(0.0 p3): mm -> 1 | return 1.0");
+}
+
+TEST(Pieces, WhatThePluginWantsTogetherStaysSo) {
+  EXPECT_EQ(pieces(layers(3), 64, {0, 7, 7, 0, 0, 0}), "device(p0 p1 p2): mm relu mm relu -> 1 | device(0.0 p3): mm relu -> 1 | return 1.0");
+}
+
+TEST(Pieces, ATableOfWhichRowsAreTakenIsNoWeight) {
+  const std::string token = R"(program(%0: i64[1], %1: f32[1000,4], %2: f32[4,4], %3: f32[4,4]) {
+    %4 = aten::embedding(%1, %0, -1, false, false) : f32[1,4]
+    %5 = aten::mm(%4, %2) : f32[1,4]
+    %6 = aten::mm(%5, %3) : f32[1,4]
+    return %6
+  })";
+  EXPECT_EQ(pieces(token, 64), "device(p1 p0 p2): embedding mm -> 1 | device(0.0 p3): mm -> 1 | return 1.0");
+}
+
+TEST(Pieces, ThereAreAtMostSixteen) {
+  const ir::Graph graph = parse(layers(100));
+  const Partition partition = cut(graph, refuse(graph, {}), 64);
+  EXPECT_LE(partition.segments.size(), 16u);
+  EXPECT_GE(partition.segments.size(), 12u);
+}
+
+TEST(Pieces, WhatIsRefusedIsCutByThatAlone) {
+  const ir::Graph graph = parse(layers(3));
+  EXPECT_EQ(shape(cut(graph, refuse(graph, {"aten::relu"}), 64)), shape(layers(3), {"aten::relu"}));
+}
+
 }  // namespace
 }  // namespace lazyt::partition

@@ -109,8 +109,8 @@ bool stays_composite(const std::string& name) {
 // linear.h
 bool is_linear(const std::string& name) { return name == "aten::linear" || name == "aten::linear_backward"; }
 // Composite-implicit only where a device has no kernel: autograd has one of its own above both, as for the CPU. As what it is made of it
-// rounds halves five times instead of once.
-bool has_own_autograd(const std::string& name) { return name == "aten::silu_backward"; }
+// rounds halves five times and more instead of once.
+bool has_own_autograd(const std::string& name) { return name == "aten::silu_backward" || name == "aten::mish_backward"; }
 
 bool registered_here(const c10::OperatorHandle& h) { return h.hasKernelForDispatchKey(DispatchKey::PrivateUse1); }
 

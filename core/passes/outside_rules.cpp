@@ -481,6 +481,13 @@ Results sinc(Pieces& p) {
   return rounded(p, p.number_where(p.is("eq", x, 0), 1, p.div(p.unary("aten::sin", product), product)));
 }
 
+Results mish_backward(Pieces& p) {
+  if (!is_float(p.result().dtype)) return kNot;
+  const ValueId x = operand(p, 1), t = p.unary("aten::tanh", p.unary("aten::log1p", p.unary("aten::exp", x)));
+  const ValueId slope = p.add(t, p.mul(p.mul(x, p.unary("aten::sigmoid", x)), p.from(1, p.mul(t, t))));
+  return rounded(p, p.mul(operand(p, 0), slope));
+}
+
 Results angle_units(Pieces& p) {
   if (!is_float(p.result().dtype)) return kNot;
   return rounded(p, p.times(operand(p, 0), p.node.name == "aten::deg2rad" ? std::numbers::pi / 180
@@ -664,6 +671,7 @@ const std::unordered_map<std::string_view, Rule>& outside_rules() {
       {"aten::logaddexp2", logaddexp},
       {"aten::logit", logit},
       {"aten::logit_backward", logit},
+      {"aten::mish_backward", mish_backward},
       {"aten::nansum", nansum},
       {"aten::pixel_unshuffle", pixel_unshuffle},
       {"aten::rad2deg", angle_units},

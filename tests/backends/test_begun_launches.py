@@ -11,10 +11,13 @@ import lazyt
 import pytest
 import torch
 
-pytestmark = pytest.mark.skipif(
-    os.environ.get("LAZYT_BACKEND") != "onednn",
-    reason="of these backends only onednn's device is synchronous",
-)
+pytestmark = [
+    pytest.mark.skipif(
+        os.environ.get("LAZYT_BACKEND") != "onednn",
+        reason="of these backends only onednn's device is synchronous",
+    ),
+    pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU: nothing is begun"),
+]
 
 LAYERS, WIDTH = 10, 768  # 2.25 MiB a layer: a piece each
 

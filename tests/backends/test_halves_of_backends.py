@@ -158,16 +158,17 @@ def test_rows_and_columns_change_places(sizes, dtype):
 
 
 @pytest.mark.parametrize("dtype", HALVES)
-def test_the_gradient_of_silu_is_rounded_once(dtype):
+@pytest.mark.parametrize("name", ["silu", "mish"])
+def test_the_gradient_of_a_smooth_step_is_rounded_once(name, dtype):
     torch.manual_seed(0)
     x, grad = torch.randn(2, 5000).mul(4).to(dtype)
 
     def gradient(device):
         leaf = x.to(device).requires_grad_()
-        F.silu(leaf).backward(grad.to(device))
+        getattr(F, name)(leaf).backward(grad.to(device))
         return leaf.grad.cpu()
 
-    exact = torch.ops.aten.silu_backward(grad.double(), x.double())
+    exact = getattr(torch.ops.aten, f"{name}_backward")(grad.double(), x.double())
     ulp = (exact.abs().log2().floor().exp2() * torch.finfo(dtype).eps).clamp(
         min=torch.finfo(dtype).smallest_normal
     )
@@ -215,6 +216,26 @@ def test_what_is_scattered_into_halves_is_rounded_once(reduce, include_self, dty
     got = scatter(*(t.to(DEVICE) for t in (x, index, y))).cpu()
     exact = scatter(x.float(), index, y.float())
     torch.testing.assert_close(got, exact.to(dtype), equal_nan=True, rtol=torch.finfo(dtype).eps, atol=1e-6)
+
+
+@pytest.mark.skipif(os.environ.get("LAZYT_BACKEND") == "cuda", reason="adds in memory, as on CUDA")
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("dim", [0, 1])
+def test_rows_added_to_halves_are_rounded_once(dim, dtype):
+    """So are gradients of what index_select took."""
+    torch.manual_seed(0)
+    x, y, index = torch.randn(7, 9).to(dtype), torch.randn(60, 60).to(dtype), torch.randint(0, 7, (60,))
+    y = y[:, :9] if dim == 0 else y[:7]
+    want = x.index_add(dim, index, y)
+    assert torch.equal(x.to(DEVICE).index_add(dim, index.to(DEVICE), y.to(DEVICE)).cpu(), want)
+    assert torch.equal(want, x.float().index_add(dim, index, y.float()).to(dtype))
+
+    def gradient(device):
+        leaf = x.to(device).requires_grad_()
+        leaf.index_select(dim, index.to(device)).backward(y.to(device))
+        return leaf.grad.cpu()
+
+    assert torch.equal(gradient(DEVICE), gradient("cpu"))
 
 
 @pytest.mark.parametrize("dtype", HALVES)

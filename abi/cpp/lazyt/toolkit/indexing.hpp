@@ -264,12 +264,15 @@ struct IndexLowerings {
     return {std::move(indexed), std::move(source)};
   }
   static void index_add(BuilderT& b, const lazyt_node_t& node) {
-    const Tensor self = tensor_at(b, b.program.args(node)[0]), out = b.make_dense(node.results);
-    if (out.count() == 0) return;
-    const int64_t dim = b.int_of(b.program.args(node)[1]), last = static_cast<int64_t>(out.dims().size()) - 1;
-    const bool adds_rows = last > 0 && (dim == 0 || dim == last);  // by scatter_add, in PyTorch
+    const Tensor self = tensor_at(b, b.program.args(node)[0]);
+    const int64_t dim = b.int_of(b.program.args(node)[1]), last = static_cast<int64_t>(self.dims().size()) - 1;
+    const bool adds_rows = last > 0 && (dim == 0 || dim == last);  // by scatter_add, in PyTorch, which rounds halves once
+    const Tensor out = begin_result(b, node.results, adds_rows && Kernels::kSumsInMemory ? compute_dtype(self.dtype) : self.dtype);
+    if (out.count() == 0) return finish_result(b, node.results, out);
     const auto [indexed, source] = along(b, node, out, adds_rows ? Message::kBounds : Message::kSelf);
-    Kernels::accumulate(b, "index_add", self, out, indexed, source, b.number_of(b.program.args(node)[4]));
+    Kernels::accumulate(b, "index_add", self, out, indexed, source.dtype == out.dtype ? source : dense_as(b, source, out.dtype),
+                        b.number_of(b.program.args(node)[4]));
+    finish_result(b, node.results, out);
   }
   static void index_copy(BuilderT& b, const lazyt_node_t& node) {
     const Tensor self = tensor_at(b, b.program.args(node)[0]), out = b.make_dense(node.results);

@@ -1,5 +1,7 @@
 #include "frontend/encode.h"
 
+#include <cmath>
+
 #include <ATen/ExpandUtils.h>
 
 #include "frontend/arguments.h"
@@ -158,9 +160,25 @@ class Encoder {
     return is_floating(dtype) || is_complex(dtype);
   }
 
+  // A number that the operand's dtype cannot hold is one that eager may refuse: part of the signature, so that it is asked.
+  bool holds(double v) const {
+    if (C10_LIKELY(std::abs(v) <= 127) || call_.operands.empty()) return true;
+    const uint64_t* w = call_.signature.data();
+    while (tag_of(*w) == kList) w++;
+    if (tag_of(*w) != kTensor) return true;
+    switch (static_cast<base::DType>(mid_of(*w))) {
+      case LAZYT_DTYPE_INT8: return false;
+      case LAZYT_DTYPE_UINT8: return std::abs(v) <= 255;
+      case LAZYT_DTYPE_INT16: return std::abs(v) <= 32767;
+      case LAZYT_DTYPE_INT32: return std::abs(v) <= 2147483647;
+      case LAZYT_DTYPE_FLOAT16: return std::abs(v) <= 65504 || !std::isfinite(v);
+      default: return true;
+    }
+  }
+
   C10_ALWAYS_INLINE void integer(const OpArg& arg, int64_t v) {
     if (arg.type == ArgType::kScalar || arg.type == ArgType::kScalarList) {
-      if (!arg.is_static && arg.default_int != v) return host_scalar(LAZYT_DTYPE_INT64, true, &v);
+      if (!arg.is_static && arg.default_int != v && holds(static_cast<double>(v))) return host_scalar(LAZYT_DTYPE_INT64, true, &v);
     } else if (arg.type == ArgType::kDType) {
       v = from_torch(static_cast<at::ScalarType>(v));
     }
@@ -169,7 +187,7 @@ class Encoder {
   }
 
   void real(const OpArg& arg, double d) {
-    if (!arg.is_static && (arg.type == ArgType::kScalar || arg.type == ArgType::kScalarList))
+    if (!arg.is_static && (arg.type == ArgType::kScalar || arg.type == ArgType::kScalarList) && holds(d))
       return host_scalar(LAZYT_DTYPE_FLOAT64, true, &d);
     uint64_t* w = call_.signature.extend(2);
     w[0] = number_tag(kDouble, movable_ || (arg.moves && d != 0), bits_of(d)), w[1] = bits_of(d);  // kernels may leave out what a 0 does

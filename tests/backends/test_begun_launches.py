@@ -80,7 +80,8 @@ def test_whole_programs_are_equal_bit_by_bit():
     model = torch.nn.Sequential(*layers).requires_grad_(False)
     x = torch.randn(1, {WIDTH})
     there = model.to("lazyt")
-    print([there(x.to("lazyt")).sum().item().hex() for _ in range(3)], lazyt.metrics.counter_value("LaunchBegun") or 0)
+    numbers = [there(x.to("lazyt")).sum().item().hex() for _ in range(3)]
+    print(numbers, lazyt.metrics.counter_value("LaunchBegun") or 0)
     """
     values, number = run(program).stdout.rsplit(None, 1)
     whole, none = run(program, LAZYT_PIECE_BYTES="0").stdout.rsplit(None, 1)

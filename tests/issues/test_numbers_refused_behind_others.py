@@ -15,6 +15,13 @@ CALLS = {
         -0.5,
     ),
     "remainder": (lambda x, number: x.long() % int(number), 0.0),
+    "add's alpha of halves": (lambda x, number: torch.add(x.half(), x.half(), alpha=number), 1e5),
+    "add's alpha of bytes": (lambda x, number: torch.add(x.byte(), x.byte(), alpha=int(number)), 300),
+    "sub_'s alpha": (lambda x, number: x.int().sub_(x.int(), alpha=int(number)), 2**33),
+    "addcmul's value": (lambda x, number: torch.addcmul(x.int(), x.int(), x.int(), value=int(number)), 2**40),
+    "addmm's beta": (lambda x, number: torch.addmm(x.byte(), x.byte()[:, :1], x.byte(), beta=int(number)), 256),
+    "hardtanh's bound": (lambda x, number: torch.nn.functional.hardtanh(x.half(), -1.0, number), 7e4),
+    "threshold's value": (lambda x, number: torch.nn.functional.threshold(x.int(), 1, int(number)), -(2**40)),
     "remainder_": (lambda x, number: x.long().remainder_(int(number)), 0.0),
 }
 

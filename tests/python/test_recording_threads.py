@@ -1,5 +1,6 @@
 """Several threads record: each follows its own steps, and values cross between them as in eager."""
 
+import os
 import queue
 import threading
 import time
@@ -195,3 +196,44 @@ def test_a_dtype_that_becomes_the_default_holds_for_threads_that_record_already(
     finally:
         torch.set_default_dtype(torch.float32)
     assert dtypes == [torch.float32, torch.float64]
+
+
+BEGUN = """
+    import random, threading
+    import lazyt, torch
+
+    def weights():
+        return [torch.randn(16, 16).to("lazyt") for _ in range(30)]
+
+    shared = weights()
+
+    @torch.no_grad()
+    def work(seed):
+        choice, mine = random.Random(seed), weights()
+        for _ in range(100):
+            layers, other_way = (shared if choice.random() < 0.5 else mine), choice.random() < 0.2
+            x = torch.randn(1, 16).to("lazyt")
+            for i, w in enumerate(layers):
+                x = torch.tanh(x @ w)
+                if other_way and i == 20:
+                    x = x * 2
+            if choice.random() < 0.1:
+                lazyt.mark_step()
+            if choice.random() < 0.05:
+                mine[3] = mine[3] * 0.9
+            x.sum().item()
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(3)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    print("begun:", lazyt.metrics.counter_value("LaunchBegun") or 0)
+    """
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU: nothing is begun")
+def test_threads_begin_launches_of_which_others_record_the_next(run_python):
+    """As test_begun_launches.py; here for the sanitizers, on a backend that computes nothing."""
+    said = run_python(BEGUN, LAZYT_BACKEND="null", LAZYT_PIECE_BYTES="1024")
+    assert int(said.split("begun:")[1]) > 0, said

@@ -10,6 +10,7 @@
 
 #include "base/counters.h"
 #include "base/host_reasons.h"
+#include "base/log.h"
 #include "exec/in_flight.h"
 
 namespace lazyt::exec {
@@ -546,12 +547,16 @@ void Begun::bind(uint32_t input, Binding binding) {
 
 void Begun::advance(uint32_t steps) {
   if (failed_ || steps <= steps_) return;
+  Status status;
   try {
-    failed_ = !Launch(*plan_, state_->inputs, {}, 0, state_->scratch).begin(std::exchange(steps_, steps), steps).ok();
-  } catch (const std::exception&) {  // no memory, say
-    failed_ = true;
+    status = Launch(*plan_, state_->inputs, {}, 0, state_->scratch).begin(std::exchange(steps_, steps), steps);
+  } catch (const std::exception& e) {
+    status = base::internal(e.what());
   }
-  if (failed_) *state_ = {};
+  if (status.ok()) return;
+  failed_ = true;
+  *state_ = {};
+  base::log(LAZYT_LOG_DEBUG, "what of a launch had begun failed; it runs from its beginning: " + status.to_string());
 }
 
 void fail(const Status& error, std::span<const Binding> inputs, std::span<const Ref<Data>> outputs,

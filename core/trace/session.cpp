@@ -394,6 +394,10 @@ void Session::run(Launch& launch, const base::Ref<loader::Device>& device) {
       return;
     }
     launch.variant->plan = std::move(plan).value();
+    if (first) {
+      launch.variant->gates = gates_of(*launch.tape, *launch.variant->plan);
+      launch.variant->gates_known.store(true, std::memory_order_release);
+    }
     launch.variant->launch_ns = launch.variant->last_launch_ns = UINT32_MAX;
   } else {
     static base::Counter& cached = base::counter("CachedCompile");
@@ -410,10 +414,6 @@ void Session::run(Launch& launch, const base::Ref<loader::Device>& device) {
   if (!variant.plan->has_islands()) {
     const auto ns = static_cast<uint32_t>(std::min<int64_t>(std::chrono::nanoseconds(spent).count(), UINT32_MAX));
     variant.launch_ns.store(std::min(ns, std::exchange(variant.last_launch_ns, ns)), std::memory_order_relaxed);
-  }
-  if (first && !variant.gates_known) {
-    variant.gates = gates_of(*launch.tape, *variant.plan);
-    variant.gates_known.store(true, std::memory_order_release);
   }
   if (first && at_exit_) shut_down_at_exit();
 }

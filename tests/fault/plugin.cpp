@@ -3,7 +3,7 @@
 //
 // It wraps the library that LAZYT_FAULT_WRAPS names, or the null plugin, which is linked in. Work is done on
 // a thread of its own, in order, so that events are not ready at once; with LAZYT_FAULT_SYNC=1 inside
-// execute.
+// execute, and the device is synchronous if the wrapped one is.
 #include <dlfcn.h>
 
 #include <condition_variable>
@@ -49,12 +49,14 @@ const Table& inner_table() {
 // The work of the plugin is one call at a time for each device; here: one at a time.
 std::mutex device_mutex;
 
+bool works_inside() { return lazyt::plugin::is_on(lazyt::plugin::option("fault", "sync")); }
+
 // ---- the stream: a thread that runs what was handed to it, in order
 
 class Stream {
  public:
   void push(std::function<void()> job) {
-    if (lazyt::plugin::is_on(lazyt::plugin::option("fault", "sync"))) return job();
+    if (works_inside()) return job();
     std::lock_guard lock(mutex_);
     if (!thread_.joinable()) thread_ = std::thread([this] { loop(); });
     jobs_.push_back(std::move(job));
@@ -194,7 +196,7 @@ lazyt_status_t* query(lazyt_device_t* device, const lazyt_program_t* program, la
 lazyt_status_t* describe(uint32_t index, lazyt_device_info_t* out_info) {
   if (lazyt_status_t* status = strike(k_device_describe)) return status;
   if (lazyt_status_t* status = inner->device->describe(index, out_info)) return status;
-  out_info->flags &= ~LAZYT_DEVICE_SYNCHRONOUS;  // its work is late, and its calls hang
+  if (!works_inside()) out_info->flags &= ~LAZYT_DEVICE_SYNCHRONOUS;
   return nullptr;
 }
 

@@ -18,8 +18,8 @@ def on_fault(run_python):
         pytest.skip("LAZYT_BAD_PLUGINS does not name the build tree, or there is no ts")
 
     def run(program: str, at: str, **env: str) -> str:
-        env |= {"LAZYT_BACKEND": str(library), "LAZYT_FAULT_WRAPS": str(TS), "LAZYT_FAULT_AT": at}
-        return run_python(program, **env)
+        fault = {"LAZYT_BACKEND": str(library), "LAZYT_FAULT_WRAPS": str(TS), "LAZYT_FAULT_AT": at}
+        return run_python(program, **fault | env)
 
     return run
 
@@ -236,3 +236,57 @@ def test_short_memory_is_tried_again(on_fault):
 def test_a_wrong_deadline_is_named(run_python):
     out = run_python("import torch; torch.ones(2, device='lazyt').cpu()", fails=True, LAZYT_DEADLINE="soon")
     assert "LAZYT_DEADLINE" in out and "seconds" in out
+
+
+BEGUN = """
+    import torch, lazyt
+    weights = [torch.ones(16, 16).to("lazyt") for _ in range(12)]
+    x = torch.ones(1, 16).to("lazyt")
+    for i in range(6):
+        y = x
+        for w in weights:
+            y = torch.tanh(y @ w)
+        try:
+            y.sum().item()
+            print("VALUE", i)
+        except RuntimeError as e:
+            print("ERROR", i, str(e).replace(chr(10), "; "))
+    print("BEGUN", lazyt.metrics.counter_value("LaunchBegun") or 0)
+    """
+
+
+@pytest.fixture
+def on_begun(on_fault):
+    """Steps of twelve pieces, of which the first run while the others are recorded (LAZYT_PIECE_BYTES)."""
+    null = TS.with_name("lazyt_null.so")
+    if not null.exists() or len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("there is no null plugin, or one CPU")
+
+    def run(at: str) -> list[str]:
+        env = {"LAZYT_FAULT_WRAPS": str(null), "LAZYT_FAULT_SYNC": "1", "LAZYT_PIECE_BYTES": "1024"}
+        return on_fault(BEGUN, at, LAZYT_DEADLINE="2", **env).splitlines()
+
+    return run
+
+
+def test_what_fails_before_its_step_is_recorded_is_the_steps_error(on_begun):
+    calls = range(25, 28)  # of the third step: what has begun, and the launch; of the fourth: what has begun
+    said = on_begun(",".join(f"executable.execute:{call}:fail:DATA_LOSS" for call in calls))
+    errors = [line for line in said if line.startswith("ERROR")]
+    assert errors and errors[0].startswith("ERROR 2")
+    for part in ("injected: call ", "of executable.execute", "launch 3", "of 12", "aten::mm"):
+        assert part in errors[0], errors[0]
+    assert {"VALUE 0", "VALUE 1", "VALUE 3"} <= set(said)
+
+
+def test_what_fails_once_before_its_step_is_recorded_is_run_again(on_begun):
+    said = on_begun("executable.execute:25:fail:INTERNAL")
+    assert [line for line in said if line.startswith("VALUE")] == [f"VALUE {i}" for i in range(6)]
+    assert int(said[-1].split()[1]) > 0
+
+
+def test_a_backend_that_hangs_before_its_step_is_recorded_is_given_up(on_begun):
+    said = on_begun("executable.execute:25:hang")
+    ends = [line.split()[0] for line in said if line.startswith(("VALUE", "ERROR"))]
+    assert ends == ["VALUE"] * 2 + ["ERROR"] * 4
+    assert "executable.execute did not come back within 2 s" in "".join(said)

@@ -2,8 +2,8 @@
 // rest is still recorded (trace/early.h).
 //
 // It is cut only where that costs next to nothing: each piece reads weights enough that their way from memory hides another
-// call of the plugin, and what crosses is small. So it happens to a token of a language model, and neither to training nor to
-// large batches. It depends on the program alone: the same program has the same pieces, and so the same results, at each run.
+// call of the plugin, and what crosses is small. So it happens to a token of a language model, and to no training, large batch or
+// convolution. It depends on the program alone: the same program has the same pieces, and so the same results, at each run.
 #pragma once
 
 #include <cstdint>

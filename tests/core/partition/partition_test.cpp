@@ -344,6 +344,27 @@ TEST(Pieces, OfPlacesNearTheOneThatLeastCrosses) {
   EXPECT_EQ(pieces(layer, 64), "device(p0 p1 p2): mm relu mm add -> 1 | device(0.0 p3): mm -> 1 | return 1.0");
 }
 
+TEST(Pieces, WhatFollowsAProductStaysWithIt) {
+  // The norm's numbers are read first, too, but they are few.
+  const std::string norms = R"(program(%0: f32[1,16], %1: f32[16,16], %2: f32[16], %3: f32[16,16], %4: f32[16]) {
+    %5 = aten::mm(%0, %1) : f32[1,16]
+    %6 = aten::mul.Tensor(%5, %2) : f32[1,16]
+    %7 = aten::mm(%6, %3) : f32[1,16]
+    %8 = aten::mul.Tensor(%7, %4) : f32[1,16]
+    return %8
+  })";
+  EXPECT_EQ(pieces(norms, 1024), "device(p0 p1 p2): mm mul -> 1 | device(0.0 p3 p4): mm mul -> 1 | return 1.0");
+}
+
+TEST(Pieces, ConvolutionsKeepTheirLayouts) {
+  const std::string convolutions = R"(program(%0: f32[1,4,4,4], %1: f32[4,4,3,3], %2: f32[4,4,3,3]) {
+    %3 = aten::convolution(%0, %1, none, [1,1], [1,1], [1,1], false, [0,0], 1) : f32[1,4,4,4]
+    %4 = aten::convolution(%3, %2, none, [1,1], [1,1], [1,1], false, [0,0], 1) : f32[1,4,4,4]
+    return %4
+  })";
+  EXPECT_EQ(pieces(convolutions, 512), shape(convolutions, {}));
+}
+
 TEST(Pieces, WhatThePluginWantsTogetherStaysSo) {
   EXPECT_EQ(pieces(layers(3), 64, {0, 7, 7, 0, 0, 0}), "device(p0 p1 p2): mm relu mm relu -> 1 | device(0.0 p3): mm relu -> 1 | return 1.0");
 }

@@ -206,9 +206,9 @@ constexpr int kMaxVectors = 3;
 template <class T, class Dots, class Columns>
 void run(const Gemv& g, int threads, Dots dots_of, Columns columns_of, const Vectors& vectors = {}) {
   constexpr int64_t kRun = 512;  // results at a time, summed in the first-level cache
-  const int64_t runs = (g.m + kRun - 1) / kRun;
-  // Short results are cut finer, so that threads share them.
-  const int64_t size = runs >= threads ? kRun : std::max<int64_t>(16, (g.m / threads + 15) / 16 * 16);
+  // As many runs for each thread, which are equally long; in sixteens, as kernels take rows.
+  const int64_t rounds = std::max<int64_t>(pieces(g.m, kRun * threads), 1);
+  const int64_t size = threads == 1 ? kRun : std::max<int64_t>(pieces(pieces(g.m, rounds * threads), 16), 1) * 16;
   const T* x = static_cast<const T*>(g.x);
   const T* bias = static_cast<const T*>(g.bias);
 #pragma omp parallel for num_threads(threads) if (threads > 1 && g.m * g.k > 1 << 16)

@@ -169,6 +169,7 @@ class RunEarlyTest : public EarlyTest {
     recorder.set_data(first, nullptr);
     for (Storage& s : weights) recorder.set_data(s, nullptr);
     for (Storage& s : results) recorder.set_data(s, nullptr);
+    recorder.clear_tapes();  // with their plans
   }
 
   base::Ref<Variant> compiled() {

@@ -89,7 +89,7 @@ struct Begun::State {
 
 class Launch {
  public:
-  Launch(const Plan& plan, std::vector<Binding>& inputs, std::span<const Ref<Data>> outputs, uint64_t number, Scratch& scratch = scratch_of_thread)
+  Launch(const Plan& plan, std::vector<Binding>& inputs, std::span<const Ref<Data>> outputs, uint64_t number, Scratch& scratch)
       : plan_(plan), inputs_(inputs), outputs_(outputs), number_(number), scratch_(scratch) {}
   Launch(const Launch&) = delete;
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <iterator>
 
 #include "loader/parallel.h"
@@ -65,10 +66,14 @@ void Early::run() {
       met = std::exchange(met_, {});
       done = steps_;
     }
-    if (!begun_) begun_ = std::make_unique<exec::Begun>(variant->plan, inputs_);
-    for (auto& [input, binding] : met) begun_->bind(input, std::move(binding));
     const auto start = std::chrono::steady_clock::now();
-    begun_->advance(done);
+    try {
+      if (!begun_) begun_ = std::make_unique<exec::Begun>(variant->plan, inputs_);
+      for (auto& [input, binding] : met) begun_->bind(input, std::move(binding));
+      begun_->advance(done);
+    } catch (const std::exception&) {  // no memory for what a launch keeps: it runs from its beginning
+      lose();
+    }
     spent_ += std::chrono::steady_clock::now() - start;
   }
 }

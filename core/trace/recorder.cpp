@@ -422,9 +422,8 @@ void Recorder::commit(Call& call, const TokenHeader& header) {
   for (base::Counter* c : call.op->stands_for) c->add_locked();
 }
 
-// From here on the trace has a tape of its own: a copy of what it followed.
-void Recorder::start_own_tape() {
-  drop_early();
+// The trace so far, as a tape that ends here.
+base::Ref<Tape> Recorder::snapshot() const {
   auto own = base::make_ref<Tape>();
   own->default_float = default_float_;
   own->flags = flags();
@@ -438,7 +437,13 @@ void Recorder::start_own_tape() {
     own->inputs.assign(t.inputs.begin(), t.inputs.begin() + inputs_.size());
     own->scalars.assign(t.scalars.begin(), t.scalars.begin() + scalars_.size());
   }
-  parent_ = std::exchange(tape_, std::move(own));
+  return own;
+}
+
+// From here on the trace has a tape of its own: a copy of what it followed.
+void Recorder::start_own_tape() {
+  drop_early();
+  parent_ = std::exchange(tape_, snapshot());
   own_ = aligned_ = true;
 }
 
@@ -608,20 +613,6 @@ Launch Recorder::flush(FlushReason reason) {
   elsewhere_.clear();
   epoch_ = ++last_epoch;
   return launch;
-}
-
-base::Ref<Tape> Recorder::snapshot() {
-  auto copy = base::make_ref<Tape>();
-  if (position_ == 0) return copy;
-  auto saved = tape_;
-  auto parent = parent_;
-  bool own = own_;
-  start_own_tape();
-  std::swap(copy, tape_);
-  tape_ = saved;
-  parent_ = parent;
-  own_ = own;
-  return copy;
 }
 
 std::vector<uint32_t> Recorder::pending_slots(const Storage* only) const {

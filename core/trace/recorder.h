@@ -133,7 +133,7 @@ class Recorder {
   Launch flush(FlushReason reason);
 
   // The pending trace as a tape of its own, for printing; and the slots of one pending storage or of all.
-  base::Ref<Tape> snapshot();
+  base::Ref<Tape> snapshot() const;
   std::vector<uint32_t> pending_slots(const Storage* only) const;
 
   size_t tape_count() const;

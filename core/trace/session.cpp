@@ -307,6 +307,12 @@ class DefaultArithmetic {
 
 }  // namespace
 
+// As Launch's threads.
+uint32_t Session::wanted_threads() {
+  exec::HostRunner* host = host_runner_;
+  return host ? host->threads() : 0;
+}
+
 base::Status Session::flush(Recorder& recorder, FlushReason reason) {
   // First of all: without a device nothing is cut, so nothing is lost.
   {
@@ -322,7 +328,7 @@ base::Status Session::flush(Recorder& recorder, FlushReason reason) {
     *launch = recorder.flush(reason);
   }
   flushes(reason).add();
-  if (exec::HostRunner* host = host_runner_) launch->threads = host->threads();
+  launch->threads = wanted_threads();
   const bool anywhere = waiter_may_run(*launch, *device);
   if (reason == FlushReason::kValueNeeded ? anywhere : takes_at_most(kHandOverNs, *launch, *device))
     if (auto turn = executor().try_turn()) {
@@ -361,8 +367,7 @@ void Session::begin(Recorder& recorder) {
   if (!early) return;
   static base::Counter& begun = base::counter("LaunchBegun");
   begun.add();
-  const uint32_t threads = host_runner_ ? host_runner_.load()->threads() : 0;
-  executor().submit([early, threads] {
+  executor().submit([early, threads = wanted_threads()] {
     loader::set_thread_count(threads);
     early->run();
   }, [early](const base::Status&) { early->lose(); });

@@ -133,6 +133,7 @@ class Session {
                                                const base::Ref<loader::Device>& device);
   void compile_ahead(Draft& draft, const base::Ref<loader::Device>& device);
   loader::Worker& executor();
+  static uint32_t wanted_threads();
 
   std::mutex device_mutex_, submit_mutex_, recorders_mutex_;
   std::vector<std::unique_ptr<Recorder>> recorders_;

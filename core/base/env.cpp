@@ -32,7 +32,7 @@ const std::vector<EnvOption>& env_options() {
       {"LAZYT_MAX_PENDING", "integer >= 1", "20000", "Recorded operators after which a trace is cut."},
       {"LAZYT_PROBE_BYTES", "integer >= 0", "16777216", "Operands up to this size (of products and convolutions a 64th) are shown to PyTorch's CPU kernel, as zeros, to learn shapes and errors."},
       {"LAZYT_COMPILE_AHEAD", "0|1", "1", "Compile the program of the next size where sizes grow from step to step."},
-      {"LAZYT_PIECE_BYTES", "integer >= 0; 0: never", "2097152",
+      {"LAZYT_PIECE_BYTES", "integer >= 0; 0: never", "1048576",
        "Programs whose pieces read so much each are cut into them, so that one that is waited for runs while it is recorded (synchronous backends)."},
       {"LAZYT_REPLAY", "0|1", "1", "Follow known tapes while recording."},
       {"LAZYT_VERIFY", "0|1", "0", "Check every program after each pass."},

@@ -264,6 +264,11 @@ bool Worker::has_room() {
   return state_->unfinished() < state_->capacity;
 }
 
+bool Worker::has_queue() {
+  std::lock_guard lock(state_->mutex);
+  return !state_->queue.empty();
+}
+
 Worker::Turn Worker::try_turn() {
   std::lock_guard lock(state_->mutex);
   if (state_->finished != state_->submitted) return Turn(nullptr);

@@ -75,6 +75,8 @@ class Worker {
   void submit(std::function<void()> run, std::function<void(const base::Status&)> lost = nullptr, bool anywhere = false);
   // Whether submit would not block now.
   bool has_room();
+  // Whether a task waits for its turn.
+  bool has_queue();
   // The calling thread in the worker's place: while a turn lives, what is submitted waits. Nothing watches it. It ends on
   // the thread that has taken it.
   class Turn {

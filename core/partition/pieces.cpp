@@ -21,6 +21,8 @@ constexpr int64_t kMostValues = 8;
 // A piece begins where much is read first, a share of a piece: what follows a product or a convolution (its bias, a norm's few
 // numbers) stays with it.
 constexpr uint64_t kShare = 8;
+// The first piece is a part of one: until it is recorded nothing runs.
+constexpr uint64_t kFirst = 4;
 
 struct Border {  // before a node
   uint64_t bytes_read = 0;  // of inputs, by the nodes before it
@@ -83,21 +85,22 @@ std::vector<NodeId> piece_starts(const ir::Graph& graph, const std::vector<loade
   const std::vector<Border> borders = borders_of(graph, answers);
   const uint64_t all = borders.back().bytes_read;
   bytes = std::max(bytes, all / kMostPieces);
+  if (all < 2 * bytes) return {};
   const auto may_be_cut = [&](NodeId n) {
     const Border& b = borders[n];
-    return borders[n + 1].bytes_read - b.bytes_read >= bytes / kShare && !b.in_group && b.values <= kMostValues && b.bytes <= kMostBytes;
+    return borders[n + 1].bytes_read - b.bytes_read >= bytes / kShare && all - b.bytes_read >= bytes / 2 && !b.in_group &&
+           b.values <= kMostValues && b.bytes <= kMostBytes;
   };
   std::vector<NodeId> starts;
-  uint64_t begin = 0;  // bytes read before the piece
+  uint64_t begin = 0, size = bytes / kFirst;  // of the piece; begin: bytes read before it
   for (NodeId n = 0; n < graph.nodes.size(); n++) {
-    if (!may_be_cut(n) || borders[n].bytes_read < begin + bytes) continue;
+    if (!may_be_cut(n) || borders[n].bytes_read < begin + size) continue;
     // Of the places up to twice as far, the one that least crosses: between two layers, say, and not within one.
     NodeId best = n;
     for (NodeId b = n; b < graph.nodes.size() && borders[b].bytes_read <= begin + 2 * (borders[n].bytes_read - begin); b++)
       if (may_be_cut(b) && borders[b].values < borders[best].values) best = b;
-    if (all - borders[best].bytes_read < bytes / 2) break;
     starts.push_back(best);
-    begin = borders[best].bytes_read;
+    begin = borders[best].bytes_read, size = bytes;
     n = best;
   }
   return starts;

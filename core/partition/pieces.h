@@ -15,7 +15,7 @@
 namespace lazyt::partition {
 
 // The first node of each piece but the first, ascending; empty: the program stays whole. bytes: of inputs that a piece reads
-// first, at least; 0: it stays whole. Nodes that the plugin wants together (answers) stay so.
+// first, but of the first piece, which is smaller, at least; 0: it stays whole. Nodes that the plugin wants together (answers) stay so.
 std::vector<ir::NodeId> piece_starts(const ir::Graph& graph, const std::vector<loader::NodeAnswer>& answers, uint64_t bytes);
 
 }  // namespace lazyt::partition

@@ -31,7 +31,7 @@ base::Status optimise(ir::Graph& graph) {
 }
 
 base::Result<int64_t> piece_bytes() {
-  static const auto& bytes = *new base::Result<int64_t>(base::env_int("LAZYT_PIECE_BYTES", 2 << 20, 0, int64_t{1} << 40));
+  static const auto& bytes = *new base::Result<int64_t>(base::env_int("LAZYT_PIECE_BYTES", 1 << 20, 0, int64_t{1} << 40));
   return bytes;
 }
 

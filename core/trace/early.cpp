@@ -5,6 +5,8 @@
 #include <exception>
 #include <iterator>
 
+#include "base/counters.h"
+#include "base/patience.h"
 #include "loader/parallel.h"
 
 namespace lazyt::trace {
@@ -12,6 +14,10 @@ namespace {
 
 // Behind such a gate there is too little left to record that it would be worth a hand-over.
 constexpr uint32_t kFewestLeft = 8;  // tokens
+// To wake the executor takes 30 to 50 us, as long as some tokens: it is woken so many before the first gate, and looks for the next one for so
+// long before it sleeps.
+constexpr uint32_t kWakeAhead = 16;  // tokens
+constexpr std::chrono::microseconds kPatience{100};
 
 // How many inputs and scalars of the tape a trace has met.
 struct Met {
@@ -42,7 +48,8 @@ std::vector<Gate> gates_of(const Tape& tape, const exec::Plan& plan) {
     }
     while (token < tokens && (met.inputs < needed.inputs || met.scalars < needed.scalars)) meet(tape, token++, met);
     if (token + kFewestLeft > tokens) break;
-    if (!gates.empty() && gates.back().tokens == token) gates.pop_back();
+    if (gates.empty()) gates.push_back({token - std::min(token, kWakeAhead), 0, 0, 0});
+    if (gates.back().tokens == token) gates.pop_back();
     gates.push_back({token, s + 1, static_cast<uint32_t>(needed.inputs), static_cast<uint32_t>(needed.scalars)});
   }
   return gates;
@@ -56,8 +63,9 @@ bool Early::allow(MetInputs met, uint32_t steps) {
   return !std::exchange(handed_over_, true);
 }
 
-void Early::run() {
+void Early::run(const std::function<bool()>& others_wait) {
   for (uint32_t done = 0;;) {
+    base::look_for(kPatience, [&] { return steps_ != done || closed_ || dropped_ || others_wait(); });
     MetInputs met;
     {
       std::lock_guard lock(mutex_);
@@ -68,7 +76,11 @@ void Early::run() {
     }
     const auto start = std::chrono::steady_clock::now();
     try {
-      if (!begun_) begun_ = std::make_unique<exec::Begun>(variant->plan, inputs_);
+      if (!begun_) {
+        static base::Counter& begun = base::counter("LaunchBegun");
+        begun.add();
+        begun_ = std::make_unique<exec::Begun>(variant->plan, inputs_);
+      }
       for (auto& [input, binding] : met) begun_->bind(input, std::move(binding));
       begun_->advance(done);
     } catch (const std::exception&) {  // no memory for what a launch keeps: it runs from its beginning

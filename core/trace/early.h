@@ -9,6 +9,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -34,20 +35,23 @@ class Early : public base::RefCounted {
   // What the recorder has met since the last call, and how many steps may run with it. True: hand run() to the executor;
   // false: what was handed to it before does this, too. [recorder]
   bool allow(MetInputs met, uint32_t steps);
+  // No more steps will be allowed. [recorder]
+  void close() { closed_ = true; }
   // Nobody wants it any more. [any thread]
   void drop() { dropped_ = true; }
 
-  void run();   // [executor]
+  // Runs what may run, and looks for more for a while; others_wait: for the executor. [executor]
+  void run(const std::function<bool()>& others_wait = [] { return false; });
   void lose();  // run was given up, and may still be at it. [any thread]
   // What has run of the plan; null if nothing, or nothing that can be used. [executor, behind run]
   exec::Begun* begun(const exec::Plan& plan);
   std::chrono::nanoseconds spent() const { return spent_; }  // by what has run. [executor, behind run]
 
  private:
-  std::atomic<bool> dropped_{false}, lost_{false};
+  std::atomic<bool> dropped_{false}, closed_{false}, lost_{false};
   std::mutex mutex_;
   MetInputs met_;
-  uint32_t steps_ = 0;  // that may run
+  std::atomic<uint32_t> steps_{0};  // that may run; written under the lock
   bool handed_over_ = false;
   const size_t inputs_;
   std::unique_ptr<exec::Begun> begun_;  // executor only

@@ -338,10 +338,10 @@ void Recorder::follow_tape(base::Ref<Tape> tape) {
 // What has begun is not what happens. It is let go by the next launch: here nothing may call a plugin.
 void Recorder::drop_early() {
   next_gate_ = SIZE_MAX;
-  begun_ = {};
+  const bool in_vain = std::exchange(begun_, {}).steps > 0;
   if (!early_) return;
   early_->drop();
-  early_->variant->wasted++;
+  early_->variant->wasted += in_vain;
   dropped_.push_back(std::move(early_));
 }
 
@@ -580,7 +580,7 @@ Launch Recorder::flush(FlushReason reason) {
   Launch launch;
   launch.dead = take_dead(device);
   launch.early = std::move(early_);
-  if (launch.early) t.variant->wasted = 0;
+  if (launch.early) launch.early->close(), t.variant->wasted = 0;
   launch.dropped = std::exchange(dropped_, {});
   next_gate_ = SIZE_MAX;
   begun_ = {};

@@ -16,6 +16,7 @@
 #include "base/env.h"
 #include "base/host_reasons.h"
 #include "base/log.h"
+#include "base/patience.h"
 #include "exec/in_flight.h"
 #include "exec/transfer.h"
 #include "loader/loader.h"
@@ -288,6 +289,9 @@ namespace {
 // not see the threads that the executor has for longer programs; and nothing watches it.
 constexpr uint32_t kHandOverNs = 30'000, kWaitedForNs = 300'000, kWaitedForOnOneThreadNs = 5'000'000;
 
+// What has begun while it was recorded mostly ends within so much: who waits for it looks for that before it sleeps.
+constexpr std::chrono::microseconds kNearlyDone{200};
+
 bool takes_at_most(uint32_t ns, const Launch& launch, const loader::Device& device) {
   return device.synchronous() && launch.variant->launch_ns.load(std::memory_order_relaxed) <= ns;
 }
@@ -346,12 +350,13 @@ base::Status Session::flush(Recorder& recorder, FlushReason reason) {
     auto error = lost.with_note(fmt::format("launch {}", launch->step), describe(*launch->tape));
     for (auto& out : launch->outputs) out->poison(error);
   }, anywhere);
+  const base::Ref<exec::Data> soon = reason == FlushReason::kValueNeeded && launch->early ? launch->outputs.back() : nullptr;  // filled last
   launch.reset();
-  if (!draft) return {};
   // Behind the launch, while the host records.
-  executor().submit([this, draft = std::move(draft), device = std::move(device)] { compile_ahead(*draft, device); });
+  if (draft) executor().submit([this, draft, device = std::move(device)] { compile_ahead(*draft, device); });
   submit.unlock();
-  if (reason == FlushReason::kValueNeeded) ahead_.help();
+  if (draft && reason == FlushReason::kValueNeeded) ahead_.help();
+  if (soon) base::look_for(kNearlyDone, [&] { return soon->filled(); });
   return {};
 }
 
@@ -365,11 +370,10 @@ void Session::begin(Recorder& recorder) {
     early = recorder.begin(has_room);
   }
   if (!early) return;
-  static base::Counter& begun = base::counter("LaunchBegun");
-  begun.add();
-  executor().submit([early, threads = wanted_threads()] {
+  loader::Worker& worker = executor();
+  worker.submit([early, &worker, threads = wanted_threads()] {
     loader::set_thread_count(threads);
-    early->run();
+    early->run([&worker] { return worker.has_queue(); });
   }, [early](const base::Status&) { early->lose(); });
 }
 

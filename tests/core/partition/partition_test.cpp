@@ -312,17 +312,24 @@ std::string layers(int count, int rows = 1, int width = 4) {
 TEST(Pieces, ACutStandsBeforeTheNextWeightsAreRead) {
   EXPECT_EQ(pieces(layers(3), 64),
             "device(p0 p1): mm relu -> 1 | device(0.0 p2): mm relu -> 1 | device(1.0 p3): mm relu -> 1 | return 2.0");
-  EXPECT_EQ(pieces(layers(4), 128), "device(p0 p1 p2): mm relu mm relu -> 1 | device(0.0 p3 p4): mm relu mm relu -> 1 | return 1.0");
+}
+
+TEST(Pieces, TheFirstIsSmaller) {
+  EXPECT_EQ(pieces(layers(5), 128),
+            "device(p0 p1): mm relu -> 1 | device(0.0 p2 p3): mm relu mm relu -> 1 | device(1.0 p4 p5): mm relu mm relu -> 1 | return 2.0");
 }
 
 TEST(Pieces, SmallProgramsStayWhole) {
   EXPECT_EQ(pieces(layers(2), 1000), shape(layers(2), {}));
   EXPECT_EQ(pieces(layers(2), 0), shape(layers(2), {}));
   EXPECT_EQ(pieces(layers(1), 1), shape(layers(1), {}));
+  EXPECT_EQ(pieces(layers(3), 130), shape(layers(3), {}));  // a layer reads 64: less than two pieces in all
 }
 
 TEST(Pieces, TheLastIsNoSmallRest) {
-  EXPECT_EQ(pieces(layers(3), 130), shape(layers(3), {}));  // a layer reads 64, what is behind two would be less than half of a piece
+  // Behind four layers of 64 there would be less than half of a piece.
+  EXPECT_EQ(pieces(layers(5), 130),
+            "device(p0 p1): mm relu -> 1 | device(0.0 p2 p3 p4 p5): mm relu mm relu mm relu mm relu -> 1 | return 1.0");
 }
 
 TEST(Pieces, NothingIsCutWhereMuchCrosses) {

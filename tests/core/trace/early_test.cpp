@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <span>
 #include <string>
 
 #include "../fake_plugin.h"
@@ -83,6 +84,40 @@ TEST_F(EarlyTest, GatesThatWerePassedAreMadeUpFor) {
   call(4, 10);
   EXPECT_TRUE(begin());
   EXPECT_FALSE(begin());
+}
+
+TEST_F(EarlyTest, TheExecutorIsWokenAheadOfTheFirst) {
+  const auto variant = known();
+  variant->gates.insert(variant->gates.begin(), Gate{2, 0, 0, 0});
+  for (int i = 0; i < 4; i++) {  // to go another way then has cost nothing
+    call(0, 2);
+    const auto early = begin();
+    ASSERT_TRUE(early);
+    early->run();  // finds nothing to do, and is handed over anew
+    call(2, 3, &mul);
+    call(3, kCalls);
+    EXPECT_FALSE(wait().early);
+    for (int as_known = 0; as_known < 2; as_known++) call(0, kCalls), wait();
+  }
+  EXPECT_EQ(variant->wasted, 0);
+  call(0, 2);
+  const auto early = begin();
+  ASSERT_TRUE(early);
+  early->run();
+  call(2, 4);
+  EXPECT_EQ(begin().get(), early.get());
+  call(4, kCalls);
+  EXPECT_EQ(wait().early.get(), early.get());
+}
+
+TEST_F(EarlyTest, WhoLooksForMoreMakesRoomForOthers) {
+  int asked = 0;
+  const auto woken = base::make_ref<Early>(known(), 17);
+  EXPECT_TRUE(woken->allow({}, 0));
+  woken->run([&] { return ++asked == 3; });
+  EXPECT_GE(asked, 1);
+  EXPECT_LE(asked, 3);  // fewer if the time was over before
+  EXPECT_TRUE(woken->allow({}, 0));  // to be handed over anew
 }
 
 TEST_F(EarlyTest, WhatWasNotWaitedForIsNotBegun) {
@@ -195,24 +230,25 @@ class RunEarlyTest : public EarlyTest {
 TEST_F(RunEarlyTest, GatesStandWhereAStepsInputsAreMet) {
   const auto variant = compiled();
   ASSERT_GE(plan->steps.size(), 4u);
-  ASSERT_GE(variant->gates.size(), 2u);
-  for (const Gate& g : variant->gates) {
+  ASSERT_GE(variant->gates.size(), 3u);
+  EXPECT_EQ(variant->gates[0].steps, 0u);  // to be awake for the next
+  EXPECT_EQ(variant->gates[1].steps, 1u);
+  for (const Gate& g : std::span(variant->gates).subspan(1)) {
     EXPECT_EQ(g.inputs, g.tokens + 1);  // the first, and one for each call
     EXPECT_LE(g.tokens + 8, static_cast<uint32_t>(kCalls));
   }
-  EXPECT_EQ(variant->gates[0].steps, 1u);
 }
 
 TEST_F(RunEarlyTest, TheLaunchGoesOnBehindIt) {
   const auto variant = compiled();
   const uint32_t steps = variant->gates.back().steps;
-  call(0, static_cast<int>(variant->gates[0].tokens));
+  const Gate first = variant->gates[1];
+  call(0, static_cast<int>(first.tokens));
   const auto early = begin();
   ASSERT_TRUE(early);
   early->run();
-  const int of_first = plugin->executes;
-  EXPECT_EQ(of_first, static_cast<int>(variant->gates[0].steps));
-  call(static_cast<int>(variant->gates[0].tokens), 8);
+  EXPECT_EQ(plugin->executes, static_cast<int>(first.steps));
+  call(static_cast<int>(first.tokens), 8);
   if (const auto again = begin()) again->run();  // it had come to its end: it is handed over anew
   EXPECT_EQ(plugin->executes, static_cast<int>(steps));
   call(8, kCalls);

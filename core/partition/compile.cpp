@@ -107,6 +107,7 @@ base::Result<base::Ref<exec::Plan>> compile(ir::Graph graph, const base::Ref<loa
   plan->device = device;
   plan->host_runner = host_runner;
   plan->outputs = to_exec(partition.outputs);
+  plan->steps.reserve(partition.segments.size());
   for (size_t s = 0; s < partition.segments.size(); s++) {
     Segment& segment = partition.segments[s];
     exec::Step step;

@@ -14,9 +14,11 @@
 #define LAZYT_TOOLKIT_PLAN_HPP_
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -71,19 +73,20 @@ class Texts {
     const uint32_t begin = i ? lines_->ends[i - 1] : 0;
     return lines_->all.substr(begin, lines_->ends[i] - begin);
   }
-  // From now on in little memory: in that of those finished last, if they say the same. Programs that differ in shapes alone
-  // are compiled one after the other, and kept together.
+  // From now on in little memory: in that of others that say the same, if they were finished not long ago. Programs that differ in
+  // shapes alone (and their pieces) are compiled one after the other, and kept together.
   void finish() {
     static std::mutex mutex;
-    static auto& finished_last = *new std::weak_ptr<Lines>;
+    static auto& finished = *new std::array<std::weak_ptr<Lines>, 64>;  // by hash
+    auto& last = finished[std::hash<std::string>()(lines_->all) % finished.size()];
     const std::lock_guard lock(mutex);
-    if (auto last = finished_last.lock(); last && last->all == lines_->all && last->ends == lines_->ends) {
-      lines_ = std::move(last);
+    if (auto same = last.lock(); same && same->all == lines_->all && same->ends == lines_->ends) {
+      lines_ = std::move(same);
       return;
     }
     lines_->all.shrink_to_fit();
     lines_->ends.shrink_to_fit();
-    finished_last = lines_;
+    last = lines_;
   }
 
  private:

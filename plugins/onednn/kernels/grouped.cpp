@@ -54,10 +54,7 @@ void lower(Builder& b, const lazyt_node_t& node) {
   const auto args = b.program.args(node);
   const lazyt_dtype_t dtype = b.dtype(node.results);
   const lazyt_dtype_t computed = dtype == LAZYT_DTYPE_BFLOAT16 && has_bf16() ? dtype : LAZYT_DTYPE_FLOAT32;
-  const auto matrices = [&](size_t i) {
-    const Tensor t = tensor_at(b, args[i]);
-    return readable(b, t.dtype == computed ? t : dense_as(b, t, computed));
-  };
+  const auto matrices = [&](size_t i) { return readable(b, as_dtype(b, tensor_at(b, args[i]), computed)); };
   const Tensor left = matrices(0), right = matrices(1), ends = b.dense(tensor_at(b, args[2]));
   const Tensor out = begin_result(b, node.results, computed);
   const bool of_rows = right.dims().size() == 3;

@@ -42,8 +42,7 @@ void lower_running(Builder& b, const lazyt_node_t& node) {
   const auto args = b.program.args(node);
   const size_t axis = axis_at(b.program, node, 1);
   const uint32_t v = node.results;
-  Tensor in = tensor_at(b, args[0]);
-  if (in.dtype != b.dtype(v)) in = dense_as(b, in, b.dtype(v));
+  const Tensor in = as_dtype(b, tensor_at(b, args[0]), b.dtype(v));
   const Tensor out = b.make_dense(v);
   const auto lines = lines_of<2>({in.layout, out.layout}, axis, false);
   with_real(out.dtype, [&](auto tag) {

@@ -35,8 +35,7 @@ void lower_softmax(Builder& b, const lazyt_node_t& node) {
   const auto args = b.program.args(node);
   const size_t axis = axis_at(b.program, node, 1);
   const uint32_t v = node.results;
-  Tensor in = tensor_at(b, args[0]);
-  if (in.dtype != b.dtype(v)) in = dense_as(b, in, b.dtype(v));  // half_to_float
+  Tensor in = as_dtype(b, tensor_at(b, args[0]), b.dtype(v));  // half_to_float
   auto probe = lines_of<1>({in.layout}, axis, true);
   if (!walks(probe)) in = b.dense(in);
   const Tensor out = make_like(b, v, in);

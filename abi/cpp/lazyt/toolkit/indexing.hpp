@@ -48,8 +48,6 @@ struct Places {
   int64_t count() const { return count_of(dims); }
 };
 
-inline Tensor as_int64(Builder& b, const Tensor& t) { return t.dtype == LAZYT_DTYPE_INT64 ? t : dense_as(b, t, LAZYT_DTYPE_INT64); }
-
 inline Tensor broadcast(Tensor t, const Dims& dims) {
   const size_t added = dims.size() - t.dims().size();
   Layout layout{t.layout.offset, dims, Dims(dims.size(), 0)};
@@ -76,7 +74,7 @@ struct Indexed {
 // `self` indexed by one tensor along `dim` (of a rank 0 tensor: its only element).
 inline Indexed index_along(Builder& b, const Tensor& self, int64_t dim, const Tensor& index, Negative negative, Message message) {
   Indexed out;
-  const Tensor index64 = as_int64(b, index);
+  const Tensor index64 = as_dtype(b, index, LAZYT_DTYPE_INT64);
   const bool scalar = self.dims().empty();
   const auto d = static_cast<size_t>(dim);
   out.places = {{{index64, dim, scalar ? 1 : self.dims()[d], scalar ? 1 : self.strides()[d]}}, index64.dims(), negative, message};
@@ -111,7 +109,7 @@ inline Indexed index_by_list(Builder& b, const lazyt_arg_t& list, const Tensor& 
   for (size_t d = 0; d < self.dims().size(); ++d) {
     if (is_indexed[d]) {
       seen = true;
-      const Tensor index = broadcast(as_int64(b, tensor_at(b, elements[d])), dims);
+      const Tensor index = broadcast(as_dtype(b, tensor_at(b, elements[d]), LAZYT_DTYPE_INT64), dims);
       out.places.indices.push_back({index, static_cast<int64_t>(out.places.indices.size()), self.dims()[d], self.strides()[d]});
     } else {
       const bool is_before = adjacent && !seen;
@@ -270,7 +268,7 @@ struct IndexLowerings {
     const Tensor out = begin_result(b, node.results, adds_rows && Kernels::kSumsInMemory ? compute_dtype(self.dtype) : self.dtype);
     if (out.count() == 0) return finish_result(b, node.results, out);
     const auto [indexed, source] = along(b, node, out, adds_rows ? Message::kBounds : Message::kSelf);
-    Kernels::accumulate(b, "index_add", self, out, indexed, source.dtype == out.dtype ? source : dense_as(b, source, out.dtype),
+    Kernels::accumulate(b, "index_add", self, out, indexed, as_dtype(b, source, out.dtype),
                         b.number_of(b.program.args(node)[4]));
     finish_result(b, node.results, out);
   }
@@ -300,13 +298,13 @@ struct IndexLowerings {
 
   static void gather(BuilderT& b, const lazyt_node_t& node) {
     const auto args = b.program.args(node);
-    const Tensor self = tensor_at(b, args[0]), index = as_int64(b, tensor_at(b, args[2]));
+    const Tensor self = tensor_at(b, args[0]), index = as_dtype(b, tensor_at(b, args[2]), LAZYT_DTYPE_INT64);
     const Tensor out = b.make_dense(node.results);
     if (index.count() != 0) Kernels::gather(b, self, index, out, b.int_of(args[1]));
   }
   static void scatter(BuilderT& b, const lazyt_node_t& node, const char* name, const Tensor& source, Reduce reduce, bool include_self) {
     const auto args = b.program.args(node);
-    const Tensor self = tensor_at(b, args[0]), out = b.make_dense(node.results), index = as_int64(b, tensor_at(b, args[2]));
+    const Tensor self = tensor_at(b, args[0]), out = b.make_dense(node.results), index = as_dtype(b, tensor_at(b, args[2]), LAZYT_DTYPE_INT64);
     if (index.count() == 0) return b.copy(self, out);  // an index without elements may have any rank
     Kernels::scatter(b, name, self, out, index, source, b.int_of(args[1]), reduce, include_self);
   }

@@ -203,6 +203,8 @@ inline Tensor dense_as(Builder& b, const Tensor& t, lazyt_dtype_t dtype) {
   b.copy(t, out);
   return out;
 }
+// As it lies if it has that dtype.
+inline Tensor as_dtype(Builder& b, const Tensor& t, lazyt_dtype_t dtype) { return t.dtype == dtype ? t : dense_as(b, t, dtype); }
 // Where a kernel writes result v in `dtype`: the result itself, or scratch that finish_result copies from.
 inline Tensor begin_result(Builder& b, uint32_t v, lazyt_dtype_t dtype) {
   return b.dtype(v) == dtype ? b.make_dense(v) : b.scratch(dtype, b.dims(v));

@@ -7,7 +7,6 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
-#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -292,20 +291,24 @@ constexpr uint32_t kHandOverNs = 30'000, kWaitedForNs = 300'000, kWaitedForOnOne
 // What has begun while it was recorded mostly ends within so much: who waits for it looks for that before it sleeps.
 constexpr std::chrono::microseconds kNearlyDone{200};
 
-bool takes_at_most(uint32_t ns, const Launch& launch, const loader::Device& device) {
-  return device.synchronous() && launch.variant->launch_ns.load(std::memory_order_relaxed) <= ns;
-}
-bool waiter_may_run(const Launch& launch, const loader::Device& device) {
-  return takes_at_most(launch.threads == 1 ? kWaitedForOnOneThreadNs : kWaitedForNs, launch, device);
+bool takes_at_most(uint32_t ns, const Variant& variant) { return variant.launch_ns.load(std::memory_order_relaxed) <= ns; }
+// Of a synchronous device.
+bool waiter_may_run(const Variant& variant, uint32_t threads) {
+  return takes_at_most(threads == 1 ? kWaitedForOnOneThreadNs : kWaitedForNs, variant);
 }
 
-// What a thread that computes for PyTorch has set (denormals, rounding) is not what programs run with.
+// What a thread that computes for PyTorch, and has the executor's turn, has set (denormals, rounding) is not what programs run with.
 class DefaultArithmetic {
  public:
-  DefaultArithmetic() { std::fegetenv(&before_), std::fesetenv(FE_DFL_ENV); }
-  ~DefaultArithmetic() { std::fesetenv(&before_); }
+  DefaultArithmetic() {
+    if (lent_) std::fegetenv(&before_), std::fesetenv(FE_DFL_ENV);
+  }
+  ~DefaultArithmetic() {
+    if (lent_) std::fesetenv(&before_);
+  }
 
  private:
+  const bool lent_ = loader::Worker::has_turn();
   std::fenv_t before_;
 };
 
@@ -333,8 +336,8 @@ base::Status Session::flush(Recorder& recorder, FlushReason reason) {
   }
   flushes(reason).add();
   launch->threads = wanted_threads();
-  const bool anywhere = waiter_may_run(*launch, *device);
-  if (reason == FlushReason::kValueNeeded ? anywhere : takes_at_most(kHandOverNs, *launch, *device))
+  const bool anywhere = device->synchronous() && waiter_may_run(*launch->variant, launch->threads);
+  if (reason == FlushReason::kValueNeeded ? anywhere : device->synchronous() && takes_at_most(kHandOverNs, *launch->variant))
     if (auto turn = executor().try_turn()) {
       submit.unlock();
       execute(*launch, device);
@@ -354,9 +357,12 @@ base::Status Session::flush(Recorder& recorder, FlushReason reason) {
   launch.reset();
   // Behind the launch, while the host records.
   if (draft) executor().submit([this, draft, device = std::move(device)] { compile_ahead(*draft, device); });
+  loader::Worker& worker = executor();
   submit.unlock();
   if (draft && reason == FlushReason::kValueNeeded) ahead_.help();
-  if (soon) base::look_for(kNearlyDone, [&] { return soon->filled(); });
+  if (!soon) return {};
+  worker.help();  // nothing has begun yet where the executor finds no processor
+  base::look_for(kNearlyDone, [&] { return soon->filled(); });
   return {};
 }
 
@@ -371,17 +377,18 @@ void Session::begin(Recorder& recorder) {
   }
   if (!early) return;
   loader::Worker& worker = executor();
-  worker.submit([early, &worker, threads = wanted_threads()] {
+  const uint32_t threads = wanted_threads();
+  worker.submit([early, &worker, threads] {
     loader::set_thread_count(threads);
+    const DefaultArithmetic arithmetic;
     early->run([&worker] { return worker.has_queue(); });
-  }, [early](const base::Status&) { early->lose(); });
+  }, [early](const base::Status&) { early->lose(); }, waiter_may_run(*early->variant, threads));
 }
 
 // On the executor's thread, or another's that has its turn.
 void Session::execute(Launch& launch, const base::Ref<loader::Device>& device) {
   loader::set_thread_count(launch.threads);
-  std::optional<DefaultArithmetic> arithmetic;
-  if (loader::Worker::has_turn()) arithmetic.emplace();
+  const DefaultArithmetic arithmetic;
   try {
     run(launch, device);
   } catch (const std::exception& e) {  // out of memory in the host, say: only this launch fails

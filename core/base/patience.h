@@ -6,12 +6,11 @@
 
 namespace lazyt::base {
 
-// Looks until done() or the limit has passed; whoever else wants the processor gets it meanwhile. False: it has passed.
+// Looks until done() or the limit has passed; whoever else wants the processor gets it meanwhile.
 template <class Done>
-bool look_for(std::chrono::nanoseconds limit, const Done& done) {
-  for (const auto end = std::chrono::steady_clock::now() + limit; !done(); std::this_thread::yield())
-    if (std::chrono::steady_clock::now() >= end) return false;
-  return true;
+void look_for(std::chrono::nanoseconds limit, const Done& done) {
+  const auto end = std::chrono::steady_clock::now() + limit;
+  while (!done() && std::chrono::steady_clock::now() < end) std::this_thread::yield();
 }
 
 }  // namespace lazyt::base

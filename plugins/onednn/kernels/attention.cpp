@@ -82,7 +82,7 @@ struct Problem {
     if (!default_scale) scale = b.number_of(args[at.scale]);
     if (b.is_none(args[at.mask])) return;
     Tensor given = tensor_at(b, args[at.mask]);
-    if (const lazyt_dtype_t compute = compute_dtype(dtype); given.dtype != LAZYT_DTYPE_BOOL && given.dtype != compute) given = dense_as(b, given, compute);
+    if (given.dtype != LAZYT_DTYPE_BOOL) given = as_dtype(b, given, compute_dtype(dtype));
     Layout layout{given.layout.offset, heads, Dims(rank, 0)};
     layout.dims.push_back(l), layout.dims.push_back(s);
     const size_t added = rank - given.dims().size();

@@ -286,7 +286,8 @@ def test_what_fails_once_before_its_step_is_recorded_is_run_again(on_begun):
 
 
 def test_a_backend_that_hangs_before_its_step_is_recorded_is_given_up(on_begun):
-    said = on_begun("executable.execute:25:hang")
+    # Steps of 10 ms: what is known to be short, who waits may run himself, and is not given up there.
+    said = on_begun("executable.execute:1:delay:10,executable.execute:13:delay:10,executable.execute:25:hang")
     ends = [line.split()[0] for line in said if line.startswith(("VALUE", "ERROR"))]
     assert ends == ["VALUE"] * 2 + ["ERROR"] * 4
     assert "executable.execute did not come back within 2 s" in "".join(said)

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "../ops.h"
+#include "lazyt/toolkit/pooling.hpp"
 #include "lazyt/toolkit/reductions.hpp"
 
 namespace lazyt::cuda {
@@ -147,23 +148,7 @@ class Finder {
     return (!is_backward || program_.ints(program_.args(node(i))[10])[0]) && count(node(i).results) != 0 &&
            count(argument(program_, node(i), in)) != 0 && count(argument(program_, node(i), in + 1)) != 0;
   }
-  bool is_pool(uint32_t i) const {
-    switch (node(i).op) {
-      case LAZYT_OP_MAX_POOL2D_WITH_INDICES:
-      case LAZYT_OP_MAX_POOL3D_WITH_INDICES:
-      case LAZYT_OP_MAX_POOL2D_WITH_INDICES_BACKWARD:
-      case LAZYT_OP_ADAPTIVE_MAX_POOL2D:
-      case LAZYT_OP_AVG_POOL1D:
-      case LAZYT_OP_AVG_POOL2D:
-      case LAZYT_OP_AVG_POOL3D:
-      case LAZYT_OP_AVG_POOL2D_BACKWARD:
-      case LAZYT_OP_ADAPTIVE_AVG_POOL2D:
-      case LAZYT_OP_ADAPTIVE_AVG_POOL2D_BACKWARD:
-        return count(node(i).results) != 0;
-      default:
-        return false;
-    }
-  }
+  bool is_pool(uint32_t i) const { return count(node(i).results) != 0 && toolkit::taps::poolings().contains(program_.full_name(node(i))); }
 
   // What reads v or a reshape of it, each once, and whether the program answers with one of these.
   bool collect_readers(uint32_t v, std::vector<uint32_t>& out) const {

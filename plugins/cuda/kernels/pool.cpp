@@ -3,6 +3,7 @@
 // Along each axis (depth, height, width) a result is made of some elements of the operand: its taps. Where they follow from
 // the window by arithmetic they are computed, else they are read from tables that the executable keeps. A gradient is a
 // gather too: each element of the operand collects from the results that it is part of, so that nothing is added atomically.
+#include "lazyt/toolkit/pooling.hpp"
 #include "lazyt/toolkit/resizing.hpp"
 
 #include "text.h"
@@ -304,47 +305,35 @@ Tensor result_five(Builder& b, uint32_t v, const Tensor& like, size_t axes) { re
 
 Axes axes_between(const Tensor& x, const Tensor& y, size_t n, const AxisOf& f) { return axes_of(x.dims(), y.dims(), n, f); }
 
-void lower_max(Builder& b, const lazyt_node_t& node, const AxisOf& axis, const Window* window) {
-  const size_t n = axes_count(node.op);
-  const Tensor x = tensor_at(b, b.program.args(node)[0]);
-  const Tensor y = result_five(b, node.results, x, n), index = result_five(b, node.results + 1, x, n);
-  add_max_pool(b, with_five_dims(x, n), y, b.tensor(node.results), index, axes_between(with_five_dims(x, n), y, n, axis), window, n);
-}
-void lower_max_pool(Builder& b, const lazyt_node_t& node) {
-  const auto args = b.program.args(node);
-  const Window window{b.ints_of(args[1]), b.ints_of(args[2]), b.ints_of(args[3]), b.ints_of(args[4])};
-  lower_max(b, node, window, &window);
-}
-void lower_adaptive_max(Builder& b, const lazyt_node_t& node) { lower_max(b, node, adaptive<false>, nullptr); }
-
-// grad_output, self, kernel_size, stride, padding, dilation, ceil_mode, indices
-void lower_max_pool_backward(Builder& b, const lazyt_node_t& node) {
-  const auto args = b.program.args(node);
-  const Tensor grad = operand_five(b, node, 0, 2), index = operand_five(b, node, 7, 2);
-  const Tensor x = result_five(b, node.results, tensor_at(b, args[1]), 2);
-  const Window window{b.ints_of(args[2]), b.ints_of(args[3]), b.ints_of(args[4]), b.ints_of(args[5])};
-  add_max_pool_backward(b, grad, index, x, b.tensor(node.results), transposed(axes_between(x, grad, 2, window)));
-}
-
 void lower_resample(Builder& b, const lazyt_node_t& node, const char* name, const AxisOf& axis, size_t n, const Window* window = nullptr) {
   const Tensor x = tensor_at(b, b.program.args(node)[0]), y = result_five(b, node.results, x, n), five = with_five_dims(x, n);
   add_resample(b, name, five, y, b.tensor(node.results), axes_between(five, y, n, axis), window, n);
 }
 // like: the operand in whose order of dims the gradient lies.
-void lower_resample_backward(Builder& b, const lazyt_node_t& node, const char* name, const AxisOf& axis, const Tensor& like, size_t n = 2) {
+void lower_resample_backward(Builder& b, const lazyt_node_t& node, const char* name, const AxisOf& axis, const Tensor& like, size_t n) {
   const Tensor grad = operand_five(b, node, 0, n), x = result_five(b, node.results, like, n);
   add_resample(b, name, grad, x, b.tensor(node.results), transposed(axes_between(x, grad, n, axis)));
 }
-void lower_avg_pool(Builder& b, const lazyt_node_t& node) {
-  const Window window = average_window(b, node, 1);
-  lower_resample(b, node, "avg_pool", window, axes_count(node.op), &window);
+
+void lower_pooling(Builder& b, const lazyt_node_t& node) {
+  const Pooling& p = pooling_of(b.program, node);
+  const auto window = window_of(b, node, p);
+  const AxisOf axis = axis_of(b, node, p);
+  if (!p.max) return lower_resample(b, node, p.adaptive ? "adaptive_avg_pool" : "avg_pool", axis, p.axes, window ? &*window : nullptr);
+  const Tensor x = tensor_at(b, b.program.args(node)[0]), five = with_five_dims(x, p.axes);
+  const Tensor y = result_five(b, node.results, x, p.axes), index = result_five(b, node.results + 1, x, p.axes);
+  add_max_pool(b, five, y, b.tensor(node.results), index, axes_between(five, y, p.axes, axis), window ? &*window : nullptr, p.axes);
 }
-void lower_avg_pool_backward(Builder& b, const lazyt_node_t& node) {
-  lower_resample_backward(b, node, "avg_pool_backward", average_window(b, node, 2), tensor_at(b, b.program.args(node)[1]));
-}
-void lower_adaptive_avg(Builder& b, const lazyt_node_t& node) { lower_resample(b, node, "adaptive_avg_pool", adaptive<true>, axes_count(node.op)); }
-void lower_adaptive_avg_backward(Builder& b, const lazyt_node_t& node) {
-  lower_resample_backward(b, node, "adaptive_avg_pool_backward", adaptive<true>, tensor_at(b, b.program.args(node)[1]));
+
+void lower_pooling_backward(Builder& b, const lazyt_node_t& node) {
+  const Pooling& p = pooling_of(b.program, node);
+  const auto args = b.program.args(node);
+  const Tensor self = tensor_at(b, args[p.self()]);
+  const AxisOf axis = axis_of(b, node, p);
+  if (!p.max) return lower_resample_backward(b, node, p.adaptive ? "adaptive_avg_pool_backward" : "avg_pool_backward", axis, self, p.axes);
+  const Tensor grad = operand_five(b, node, 0, p.axes), index = operand_five(b, node, args.size() - 1, p.axes);
+  const Tensor x = result_five(b, node.results, self, p.axes);
+  add_max_pool_backward(b, grad, index, x, b.tensor(node.results), transposed(axes_between(x, grad, p.axes, axis)));
 }
 
 // ---- padding: each element is one of the operand's
@@ -474,16 +463,9 @@ LAZYT_KERNEL(KERNEL, 3, 256) {
 
 void register_pool(Operators& all) {
   using enum toolkit::Role;
-  auto opaque = [&](lazyt_op_t op, Operator::Lower lower) { all.add(op, {kOpaque, toolkit::taps::accept, lower}); };
-  opaque(LAZYT_OP_MAX_POOL2D_WITH_INDICES, lower_max_pool);
-  opaque(LAZYT_OP_MAX_POOL3D_WITH_INDICES, lower_max_pool);
-  opaque(LAZYT_OP_MAX_POOL2D_WITH_INDICES_BACKWARD, lower_max_pool_backward);
-  opaque(LAZYT_OP_ADAPTIVE_MAX_POOL2D, lower_adaptive_max);
-  for (lazyt_op_t op : {LAZYT_OP_AVG_POOL1D, LAZYT_OP_AVG_POOL2D, LAZYT_OP_AVG_POOL3D}) opaque(op, lower_avg_pool);
-  opaque(LAZYT_OP_AVG_POOL2D_BACKWARD, lower_avg_pool_backward);
-  for (lazyt_op_t op : {LAZYT_OP_ADAPTIVE_AVG_POOL1D, LAZYT_OP_ADAPTIVE_AVG_POOL2D, LAZYT_OP_ADAPTIVE_AVG_POOL3D})
-    opaque(op, lower_adaptive_avg);
-  opaque(LAZYT_OP_ADAPTIVE_AVG_POOL2D_BACKWARD, lower_adaptive_avg_backward);
+  add_poolings(all, Operator{kOpaque, accept_pooling, [](Builder& b, const lazyt_node_t& node) {
+                 (pooling_of(b.program, node).backward ? lower_pooling_backward : lower_pooling)(b, node);
+               }});
   add_resizings(all, {kOpaque, toolkit::taps::accept_resizing, lower_resizing});
   all.add(LAZYT_OP_GRID_SAMPLER_2D, {kOpaque, accept_grid_sampler, lower_grid_sampler});
 }

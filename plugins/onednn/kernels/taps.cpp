@@ -529,6 +529,7 @@ void add_scattered(Builder& b, const Volumes& y, const Volumes& index, const Vol
       const T* from = frame.at<T>(y.tensor);
       const auto* named = frame.at<int64_t>(index.tensor);
       T* to = frame.at<T>(x.tensor);
+      const auto is_inside = [&](int64_t at) { return static_cast<uint64_t>(at) < static_cast<uint64_t>(to_plane); };
       const int threads = std::min(frame.threads, sums_of.threads);
 #pragma omp parallel for num_threads(threads) if (threads > 1 && outer * to_plane > 65536) schedule(static)
       for (int64_t n = 0; n < outer; ++n) {
@@ -537,6 +538,7 @@ void add_scattered(Builder& b, const Volumes& y, const Volumes& index, const Vol
         if (std::is_same_v<T, C> || apart) {
           std::memset(plane, 0, static_cast<size_t>(to_plane) * sizeof(T));
           for (int64_t k = begin; k < end; ++k) {
+            if (!is_inside(named[k])) continue;
             T& sum = plane[named[k]];
             if constexpr (std::is_same_v<T, C>)
               sum += from[k];
@@ -551,7 +553,8 @@ void add_scattered(Builder& b, const Volumes& y, const Volumes& index, const Vol
         for (int64_t k = begin, some; k < end; k += some) {
           some = std::min(kChunk, end - k);
           rows().of<T>().load(chunk, from + k, some);
-          for (int64_t i = 0; i < some; ++i) sums[named[k + i]] += chunk[i];
+          for (int64_t i = 0; i < some; ++i)
+            if (is_inside(named[k + i])) sums[named[k + i]] += chunk[i];
         }
         rows().of<T>().store(plane, sums, to_plane);
       }

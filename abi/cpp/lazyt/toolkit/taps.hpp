@@ -104,14 +104,6 @@ struct Window {
   }
 };
 
-inline size_t axes_count(lazyt_op_t op) {
-  switch (op) {
-    case LAZYT_OP_AVG_POOL1D: case LAZYT_OP_ADAPTIVE_AVG_POOL1D: return 1;
-    case LAZYT_OP_AVG_POOL3D: case LAZYT_OP_MAX_POOL3D_WITH_INDICES: case LAZYT_OP_ADAPTIVE_AVG_POOL3D: return 3;
-    default: return 2;
-  }
-}
-
 inline Window average_window(const Builder& b, const lazyt_node_t& node, size_t first) {
   const auto args = b.program.args(node);
   Window w{b.ints_of(args[first]), b.ints_of(args[first + 1]), b.ints_of(args[first + 2]), {}};
@@ -136,7 +128,7 @@ Taps adaptive(size_t, int64_t inputs, int64_t outputs) {
   return taps;
 }
 
-inline bool has_empty_window(const plugin::ProgramView& program, const lazyt_node_t& node) {
+inline bool has_empty_window(const plugin::ProgramView& program, const lazyt_node_t& node, size_t axes) {
   const auto args = program.args(node);
   auto ints = [&](size_t i) {
     const auto run = program.ints(args[i]);
@@ -144,9 +136,8 @@ inline bool has_empty_window(const plugin::ProgramView& program, const lazyt_nod
   };
   const Window window{ints(1), ints(2), ints(3), ints(4)};
   const auto x = program.dims(program.values()[args[0].payload]), y = program.dims(program.values()[node.results]);
-  const size_t n = axes_count(node.op);
-  for (size_t i = 0; i < n; ++i) {
-    const Taps taps = window(i, x[x.size() - n + i], y[y.size() - n + i]);
+  for (size_t i = 0; i < axes; ++i) {
+    const Taps taps = window(i, x[x.size() - axes + i], y[y.size() - axes + i]);
     for (int64_t o = 0; o < taps.outputs(); ++o)
       if (taps.begin[o] == taps.begin[o + 1]) return true;
   }
@@ -164,14 +155,6 @@ inline Refusal accept_geometry(const plugin::ProgramView& program, const lazyt_n
       lazyt_value_numel(program.block(), &program.values()[node.results]) > INT32_MAX)
     return {LAZYT_REASON_SIZE, "windows over more than 2^31 elements"};
   return {};
-}
-
-inline Refusal accept(const plugin::ProgramView& program, const lazyt_node_t& node) {
-  if (Refusal r = accept_geometry(program, node); r.reason != LAZYT_REASON_NONE) return r;
-  if ((node.op == LAZYT_OP_MAX_POOL2D_WITH_INDICES || node.op == LAZYT_OP_MAX_POOL3D_WITH_INDICES) && has_empty_window(program, node))
-    return refuse_argument("a window of a max pooling that lies in the padding whole");
-  const lazyt_dtype_t dtype = program.values()[program.args(node)[0].payload].dtype;
-  return is_floating(dtype) ? Refusal{} : refuse_dtype(dtype);
 }
 
 }  // namespace taps

@@ -33,8 +33,10 @@ using Rule = std::optional<std::vector<ir::ValueId>> (*)(Pieces&);
 // decomposition_rules.cpp.
 Rule find_rule(std::string_view name);
 
-// outside_rules.cpp
+// Of operators outside the opset: outside_rules.cpp, window_rules.cpp, bag_rules.cpp
 const std::unordered_map<std::string_view, Rule>& outside_rules();
+const std::unordered_map<std::string_view, Rule>& window_rules();
+const std::unordered_map<std::string_view, Rule>& bag_rules();
 
 // recurrent_rules.cpp
 std::optional<std::vector<ir::ValueId>> lstm_cell(Pieces&);

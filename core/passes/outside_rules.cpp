@@ -42,9 +42,7 @@ Dims dims_or_all(const Pieces& p, size_t i, ValueId x) {
   for (int64_t& dim : over) dim += dim < 0 ? static_cast<int64_t>(p.rank(x)) : 0;
   return over.empty() || p.rank(x) == 0 ? p.all_dims(x) : over;
 }
-// Operand i in the result's dtype, halves in f32.
-ValueId operand(Pieces& p, size_t i) { return p.cast(p.value(i), wide(p.result().dtype)); }
-Results rounded(Pieces& p, ValueId v) { return one(p.reshape(p.cast(v, p.result().dtype), p.result().dims)); }
+Results rounded(Pieces& p, ValueId v) { return one(p.rounded(v)); }
 
 ValueId diagonal(Pieces& p, ValueId x, int64_t offset, size_t dim1, size_t dim2, Dims out) {
   return p.op("aten::diagonal", "",
@@ -99,7 +97,7 @@ Results pad_by_itself(Pieces& p) {
   const Arg& padding = p.args[backward ? 2 : 1];
   if (padding.kind != LAZYT_ARG_INTS || !is_real(p.result().dtype) || p.result().numel() == 0) return kNot;
   if (std::ranges::any_of(padding.ints, [](int64_t n) { return n < 0; })) return kNot;  // parts cut off
-  ValueId v = backward ? operand(p, 0) : p.value(0);
+  ValueId v = backward ? p.operand(0) : p.value(0);
   for (size_t k = 0; k < padding.ints.size() / 2; k++)
     v = (backward ? padded_backward : padded)(p, v, p.rank(v) - 1 - k, padding.ints[2 * k],
                                               padding.ints[2 * k + 1], mirrored);
@@ -129,106 +127,6 @@ Results pixel_unshuffle(Pieces& p) {
   return one(p.reshape(p.move(parts, c + 4, c + 2), p.result().dims));
 }
 
-// (self, size, scale?), (grad, size, input size, scale?): an image of one row
-Results nearest1d(Pieces& p) {
-  const bool backward = p.node.name.ends_with("_backward");
-  const auto with_row = [](Dims d) {
-    d.insert(d.end() - 1, 1);
-    return d;
-  };
-  const ValueId x = p.reshape(p.value(0), with_row(p.dims(p.value(0))));
-  std::vector<Arg> args = {Arg::of_value(x), Arg::of_ints({1, p.args[1].ints[0]})};
-  if (backward) args.push_back(Arg::of_ints(with_row({p.args[2].ints.begin(), p.args[2].ints.end()})));
-  args.push_back(Arg::none());
-  args.push_back(p.args.back());
-  const char* name = backward ? "aten::upsample_nearest2d_backward" : "aten::upsample_nearest2d";
-  return one(p.reshape(p.op(name, "", std::move(args), p.result().dtype, with_row(p.result().dims)),
-                       p.result().dims));
-}
-
-// Windows of an image: the arguments kernel, dilation, padding and stride, the first at `first`.
-struct Windows {
-  int64_t kernel[2], dilation[2], padding[2], stride[2], count[2];  // count: of windows
-
-  Windows(const Pieces& p, size_t first, const int64_t (&image)[2]) {
-    const auto read = [&](int64_t (&to)[2], size_t i) {
-      const auto& from = p.args[first + i].ints;
-      to[0] = from.front(), to[1] = from.back();
-    };
-    read(kernel, 0), read(dilation, 1), read(padding, 2), read(stride, 3);
-    for (size_t k = 0; k < 2; k++)
-      count[k] = (image[k] + 2 * padding[k] - dilation[k] * (kernel[k] - 1) - 1) / stride[k] + 1;
-  }
-  int64_t taps() const { return kernel[0] + kernel[1]; }
-};
-constexpr int64_t kMostTaps = 128;  // pieces of a window
-
-// (self, kernel, dilation, padding, stride): the rows of all windows, then of these the columns.
-Results im2col(Pieces& p) {
-  ValueId x = p.value(0);
-  const size_t h = p.rank(x) - 2;
-  const int64_t image[2] = {p.size(x, h), p.size(x, h + 1)};
-  const Windows windows(p, 1, image);
-  if (windows.taps() > kMostTaps || p.result().numel() == 0) return kNot;
-  for (size_t k = 0; k < 2; k++) {
-    const size_t dim = h + 2 * k;  // h w, then taps h w
-    x = p.pad(x, dim, windows.padding[k], windows.padding[k]);
-    std::vector<ValueId> taps;
-    for (int64_t i = 0; i < windows.kernel[k]; i++) {
-      const int64_t at = i * windows.dilation[k];
-      const ValueId tap =
-          p.slice(x, dim, at, at + (windows.count[k] - 1) * windows.stride[k] + 1, windows.stride[k]);
-      taps.push_back(p.with_one(tap, h + k));
-    }
-    x = p.cat(taps, h + k);
-  }
-  return one(p.reshape(x, p.result().dims));
-}
-
-// Elements `stride` apart, from `at` on, in `length` of zeros.
-ValueId spread(Pieces& p, ValueId x, size_t dim, int64_t stride, int64_t at, int64_t length) {
-  const int64_t n = p.size(x, dim), span = (n - 1) * stride + 1;
-  if (stride > 1) {
-    Dims joined = p.dims(x);
-    joined[dim] = n * stride;
-    x = p.reshape(p.pad(p.with_one(x, dim + 1), dim + 1, 0, stride - 1), std::move(joined));
-    x = p.slice(x, dim, 0, span);
-  }
-  return p.pad(x, dim, at, length - at - span);
-}
-
-// (self, size, kernel, dilation, padding, stride): the columns are summed to rows, then the rows.
-Results col2im(Pieces& p) {
-  const Dims& out = p.result().dims;
-  const size_t h = out.size() - 2;
-  const int64_t image[2] = {out[h], out[h + 1]};
-  const Windows windows(p, 2, image);
-  if (windows.taps() > kMostTaps || p.result().numel() == 0 || !is_float(p.result().dtype)) return kNot;
-  Dims dims(out.begin(), out.end() - 2);
-  dims.insert(dims.end(), {windows.kernel[0], windows.kernel[1], windows.count[0], windows.count[1]});
-  ValueId x = p.reshape(operand(p, 0), std::move(dims));
-  for (size_t k = 2; k-- > 0;) {
-    const size_t taps = h + k, dim = h + 2 * k;  // of the elements, once the taps' dim is gone
-    const int64_t whole = image[k] + 2 * windows.padding[k];
-    if (windows.padding[k] == 0 && windows.dilation[k] == 1 && windows.stride[k] == windows.kernel[k] &&
-        windows.count[k] * windows.kernel[k] == whole) {  // tiles: each element once
-      Dims joined = p.dims(x);
-      joined.erase(joined.begin() + static_cast<int64_t>(taps));
-      joined[dim] = whole;
-      x = p.reshape(p.move(x, taps, dim + 1), std::move(joined));
-      continue;
-    }
-    ValueId sum = ir::kNone;
-    for (int64_t i = 0; i < windows.kernel[k]; i++) {
-      const ValueId tap = p.without(p.slice(x, taps, i, i + 1), taps);
-      const ValueId v = spread(p, tap, dim, windows.stride[k], i * windows.dilation[k], whole);
-      sum = sum == ir::kNone ? v : p.add(sum, v);
-    }
-    x = p.slice(sum, dim, windows.padding[k], windows.padding[k] + image[k]);
-  }
-  return rounded(p, x);
-}
-
 Results diagonal_copy(Pieces& p) {
   return one(diagonal(p, p.value(0), p.args[1].i, dim_of(p, 2, p.value(0)), dim_of(p, 3, p.value(0)),
                       p.result().dims));
@@ -244,6 +142,14 @@ Results from_diagonal(Pieces& p) {
   return one(p.op("aten::diagonal_scatter", "",
                   {Arg::of_value(zeros), p.args[0], p.args[last - 2], dim(last - 1), dim(last)},
                   p.result().dtype, p.result().dims));
+}
+
+// (n), (n, m): ones where the row is the column
+Results eye(Pieces& p) {
+  const Dims& out = p.result().dims;
+  if (p.result().numel() == 0 || (!is_real(p.result().dtype) && p.result().dtype != kBool)) return kNot;
+  const ValueId rows = p.reshape(p.arange(out[0], kInt64), {out[0], 1}), columns = p.arange(out[1], kInt64);
+  return rounded(p, p.op("aten::eq", "Tensor", {Arg::of_value(rows), Arg::of_value(columns)}, kBool, out));
 }
 
 Results trace(Pieces& p) {
@@ -279,10 +185,10 @@ Results prelu(Pieces& p) {
   const bool backward = p.node.result_count == 2;
   const size_t self = backward ? 1 : 0;
   if (!is_float(p.result().dtype)) return kNot;
-  const ValueId x = operand(p, self), w = operand(p, self + 1);
+  const ValueId x = p.operand(self), w = p.operand(self + 1);
   const ValueId above = p.is("gt", x, 0);
   if (!backward) return rounded(p, p.where(above, x, p.mul(w, x)));
-  const ValueId grad = operand(p, 0);
+  const ValueId grad = p.operand(0);
   return std::vector<ValueId>{p.cast(p.where(above, grad, p.mul(w, grad)), p.result(0).dtype),
                               p.cast(p.number_where(above, 0, p.mul(x, grad)), p.result(1).dtype)};
 }
@@ -335,7 +241,7 @@ Results count_nonzero(Pieces& p) {
 // (self, dim?, keepdim, dtype?)
 Results nansum(Pieces& p) {
   if (!is_real(p.result().dtype) || !is_real(p.dtype(p.value(0)))) return kNot;
-  ValueId x = operand(p, 0);
+  ValueId x = p.operand(0);
   if (is_float(p.dtype(x)))
     x = p.number_where(p.op("aten::isnan", "", {Arg::of_value(x)}, kBool, p.dims(x)), 0, x);
   return rounded(p, sum(p, x, dims_or_all(p, 1, x), p.args[2].i != 0, p.dtype(x), p.result().dims));
@@ -380,7 +286,7 @@ Results rsub(Pieces& p) {
 Results logaddexp(Pieces& p) {
   if (!is_float(p.result().dtype)) return kNot;
   const bool of_two = p.node.name == "aten::logaddexp2";
-  const ValueId a = operand(p, 0), b = operand(p, 1), high = p.of_two("maximum", a, b);
+  const ValueId a = p.operand(0), b = p.operand(1), high = p.of_two("maximum", a, b);
   const ValueId power =
       p.unary(of_two ? "aten::exp2" : "aten::exp", p.unary("aten::neg", p.unary("aten::abs", p.sub(a, b))));
   ValueId rest = p.unary("aten::log1p", power);
@@ -393,7 +299,7 @@ Results logaddexp(Pieces& p) {
 
 Results xlog1py(Pieces& p) {
   if (p.node.overload != "" || !is_float(p.result().dtype)) return kNot;
-  const ValueId x = operand(p, 0), y = operand(p, 1);
+  const ValueId x = p.operand(0), y = p.operand(1);
   const ValueId product = p.mul(x, p.unary("aten::log1p", y));
   return rounded(p, p.where(p.op("aten::isnan", "", {Arg::of_value(y)}, kBool, p.dims(y)), y,
                             p.number_where(p.is("eq", x, 0), 0, product)));
@@ -405,7 +311,7 @@ Results ldexp(Pieces& p) {
   const ValueId e = p.cast(p.value(1), exponent);
   const ValueId power =
       p.op("aten::pow", "Scalar", {Arg::of_double(2), Arg::of_value(e)}, exponent, p.dims(e));
-  return one(p.mul(operand(p, 0), p.cast(power, p.result().dtype)));
+  return one(p.mul(p.operand(0), p.cast(power, p.result().dtype)));
 }
 
 // (self, other, dim)
@@ -413,7 +319,7 @@ Results cross(Pieces& p) {
   const DType dtype = p.result().dtype;
   if (!is_real(dtype)) return kNot;
   const auto whole = [&](size_t i) {
-    const ValueId v = operand(p, i);
+    const ValueId v = p.operand(i);
     return p.dims(v) == p.result().dims ? v : p.expand(v, p.result().dims);
   };
   const ValueId a = whole(0), b = whole(1);
@@ -428,11 +334,72 @@ Results cross(Pieces& p) {
 // (self, vec1, vec2, beta, alpha)
 Results addr(Pieces& p) {
   if (!is_real(p.result().dtype) || !is_constant(p.args[3]) || !is_constant(p.args[4])) return kNot;
-  const ValueId a = operand(p, 1), b = operand(p, 2);
+  const ValueId a = p.operand(1), b = p.operand(2);
   const auto scaled = [&](ValueId v, const Arg& by) { return number(by) == 1 ? v : p.scalar("mul", v, by); };
   ValueId v = p.mul(scaled(p.reshape(a, {p.size(a, 0), 1}), p.args[4]), p.reshape(b, {1, p.size(b, 0)}));
-  if (number(p.args[3]) != 0) v = p.add(scaled(operand(p, 0), p.args[3]), v);  // of 0, self is not read
+  if (number(p.args[3]) != 0) v = p.add(scaled(p.operand(0), p.args[3]), v);  // of 0, self is not read
   return rounded(p, v);
+}
+
+// (self, batch1, batch2, beta, alpha): the products of a batch added up are one product, of rows as long as all
+Results addbmm(Pieces& p) {
+  if (!is_float(p.result().dtype) || !is_constant(p.args[3]) || !is_constant(p.args[4])) return kNot;
+  const ValueId a = p.value(1), b = p.value(2);
+  const int64_t length = p.size(a, 0) * p.size(a, 2);
+  if (length == 0 || p.result().numel() == 0) return kNot;
+  const ValueId left = p.reshape(p.swap(a, 0, 1), {p.size(a, 1), length}), right = p.reshape(b, {length, p.size(b, 2)});
+  return one(p.op("aten::addmm", "", {p.args[0], Arg::of_value(left), Arg::of_value(right), p.args[3], p.args[4]}, p.result().dtype, p.result().dims));
+}
+
+// The product of two values of one rank summed over some dims, which stay with size 1. A dim of size 1 is none.
+ValueId contracted(Pieces& p, ValueId a, ValueId b, const Dims& over) {
+  Dims batch, left, right, summed, none;
+  for (int64_t d : p.all_dims(a)) {
+    const bool in_a = p.size(a, static_cast<size_t>(d)) != 1, in_b = p.size(b, static_cast<size_t>(d)) != 1;
+    const bool sums = std::ranges::find(over, d) != over.end();
+    if (sums && in_a != in_b) (in_a ? a : b) = p.reduce("sum", in_a ? a : b, {d});
+    (!in_a && !in_b) || (sums && in_a != in_b) ? none.push_back(d) : sums ? summed.push_back(d) : (in_a && in_b ? batch : in_a ? left : right).push_back(d);
+  }
+  if (summed.empty()) return p.mul(a, b);
+  const auto count = [&](ValueId v, const Dims& dims) {
+    int64_t n = 1;
+    for (int64_t d : dims) n *= p.size(v, static_cast<size_t>(d));
+    return n;
+  };
+  const auto matrices = [&](ValueId v, const Dims& rows, const Dims& columns) {
+    const Dims& others = &rows == &left ? right : left;  // of size 1 here
+    Dims order = batch;
+    for (const Dims* more : std::initializer_list<const Dims*>{&rows, &columns, &none, &others}) order.insert(order.end(), more->begin(), more->end());
+    return p.reshape(p.permute(v, order), {count(v, batch), count(v, rows), count(v, columns)});
+  };
+  const ValueId x = matrices(a, left, summed), y = matrices(b, summed, right);
+  const ValueId product = p.op("aten::bmm", "", {Arg::of_value(x), Arg::of_value(y)}, p.dtype(a), {p.size(x, 0), p.size(x, 1), p.size(y, 2)});
+  Dims order = batch, sizes;
+  for (const Dims* more : {&left, &right, &summed, &none}) order.insert(order.end(), more->begin(), more->end());
+  Dims back(order.size());
+  for (size_t i = 0; i < order.size(); i++) {
+    const auto d = static_cast<size_t>(order[i]);
+    back[d] = static_cast<int64_t>(i);
+    const bool is_one = i >= batch.size() + left.size() + right.size();
+    sizes.push_back(is_one ? 1 : std::max(p.size(a, d), p.size(b, d)));
+  }
+  return p.permute(p.reshape(product, std::move(sizes)), std::move(back));
+}
+
+// The product of three values, given dims of size 1 each, summed over some: (i1, i2, i3, expand1, expand2, expand3, sumdim, ...)
+Results trilinear(Pieces& p) {
+  if (!is_float(p.result().dtype) || p.result().numel() == 0) return kNot;
+  ValueId v[3];
+  Dims first, second;  // dims to sum over: those that the third does not have, then the others
+  for (size_t i = 0; i < 3; i++) {
+    v[i] = p.operand(i);
+    if (p.meta(v[i]).numel() == 0) return kNot;
+    Dims expanded(p.args[3 + i].ints.begin(), p.args[3 + i].ints.end());
+    std::ranges::sort(expanded);
+    for (int64_t d : expanded) v[i] = p.with_one(v[i], static_cast<size_t>(d));
+  }
+  for (int64_t d : p.args[6].ints) (p.size(v[2], static_cast<size_t>(d)) == 1 ? first : second).push_back(d);
+  return rounded(p, contracted(p, contracted(p, v[0], v[1], first), v[2], second));
 }
 
 Results vdot(Pieces& p) {
@@ -446,12 +413,12 @@ Results vdot(Pieces& p) {
 Results glu(Pieces& p) {
   if (!is_float(p.result().dtype)) return kNot;
   const bool backward = p.node.name == "aten::glu_backward";
-  const ValueId x = operand(p, backward ? 1 : 0);
+  const ValueId x = p.operand(backward ? 1 : 0);
   const size_t dim = dim_of(p, backward ? 2 : 1, x);
   const int64_t half = p.size(x, dim) / 2;
   const ValueId a = p.slice(x, dim, 0, half), s = p.unary("aten::sigmoid", p.slice(x, dim, half, 2 * half));
   if (!backward) return rounded(p, p.mul(a, s));
-  const ValueId first = p.mul(operand(p, 0), s);
+  const ValueId first = p.mul(p.operand(0), s);
   return rounded(p, p.cat({first, p.mul(p.mul(p.from(1, s), first), a)}, dim));
 }
 
@@ -462,7 +429,7 @@ Results logit(Pieces& p) {
   const bool limited = eps.kind == LAZYT_ARG_DOUBLE && eps.d >= 0;
   if (!is_float(p.result().dtype) || eps.kind == LAZYT_ARG_VALUE || (limited && is_half(p.result().dtype)))
     return kNot;
-  ValueId x = operand(p, backward ? 1 : 0);
+  ValueId x = p.operand(backward ? 1 : 0);
   const double low = limited ? eps.d : 0, high = 1 - low;
   if (!backward) {
     if (limited)
@@ -472,32 +439,40 @@ Results logit(Pieces& p) {
   }
   const ValueId outside = p.both("logical_or", p.is("lt", x, low), p.is("gt", x, high));
   const double there = limited ? 0 : std::numeric_limits<double>::quiet_NaN();
-  return rounded(p, p.number_where(outside, there, p.div(operand(p, 0), p.mul(x, p.from(1, x)))));
+  return rounded(p, p.number_where(outside, there, p.div(p.operand(0), p.mul(x, p.from(1, x)))));
+}
+
+// (grad, self, noise, lower, upper, training, self_is_result)
+Results rrelu_backward(Pieces& p) {
+  if (!is_float(p.result().dtype) || is_half(p.result().dtype) || !is_constant(p.args[3]) || !is_constant(p.args[4])) return kNot;
+  const double lower = number(p.args[3]), upper = number(p.args[4]);
+  if (p.args[5].i && upper - lower > 1e-6) return one(p.mul(p.value(0), p.value(2)));
+  return one(p.op("aten::leaky_relu_backward", "", {p.args[0], p.args[1], Arg::of_double((lower + upper) / 2), p.args[6]}, p.result().dtype, p.result().dims));
 }
 
 Results sinc(Pieces& p) {
   if (!is_float(p.result().dtype)) return kNot;
-  const ValueId x = operand(p, 0), product = p.times(x, std::numbers::pi);
+  const ValueId x = p.operand(0), product = p.times(x, std::numbers::pi);
   return rounded(p, p.number_where(p.is("eq", x, 0), 1, p.div(p.unary("aten::sin", product), product)));
 }
 
 Results mish_backward(Pieces& p) {
   if (!is_float(p.result().dtype)) return kNot;
-  const ValueId x = operand(p, 1), t = p.unary("aten::tanh", p.unary("aten::log1p", p.unary("aten::exp", x)));
+  const ValueId x = p.operand(1), t = p.unary("aten::tanh", p.unary("aten::log1p", p.unary("aten::exp", x)));
   const ValueId slope = p.add(t, p.mul(p.mul(x, p.unary("aten::sigmoid", x)), p.from(1, p.mul(t, t))));
-  return rounded(p, p.mul(operand(p, 0), slope));
+  return rounded(p, p.mul(p.operand(0), slope));
 }
 
 Results angle_units(Pieces& p) {
   if (!is_float(p.result().dtype)) return kNot;
-  return rounded(p, p.times(operand(p, 0), p.node.name == "aten::deg2rad" ? std::numbers::pi / 180
+  return rounded(p, p.times(p.operand(0), p.node.name == "aten::deg2rad" ? std::numbers::pi / 180
                                                                           : 180 / std::numbers::pi));
 }
 
 // -x log x
 Results entr(Pieces& p) {
   if (!is_float(p.result().dtype)) return kNot;
-  const ValueId x = operand(p, 0);
+  const ValueId x = p.operand(0);
   const ValueId inside = p.mul(p.unary("aten::neg", x), p.unary("aten::log", x));
   return rounded(
       p, p.number_where(p.is("eq", x, 0), 0,
@@ -517,11 +492,7 @@ Results linspace(Pieces& p) {
   };
   const double start = rounded(number(p.args[0])), end = rounded(number(p.args[1]));
   const double step = rounded(rounded(end - start) / static_cast<double>(steps - 1));
-  const ValueId i =
-      p.op("aten::arange", "start_step",
-           {Arg::of_int(0), Arg::of_int(steps), Arg::of_int(1), Arg::of_int(dtype, LAZYT_ARG_DTYPE),
-            Arg::of_int(0, LAZYT_ARG_LAYOUT), Arg::of_int(0, LAZYT_ARG_DEVICE), Arg::none()},
-           dtype, {steps});
+  const ValueId i = p.arange(steps, dtype);
   const ValueId up = p.plus(p.times(i, step), start),
                 down = p.from(end, p.times(p.from(static_cast<double>(steps - 1), i), step));
   return one(p.where(p.is("lt", i, static_cast<double>(steps / 2)), up, down));
@@ -533,7 +504,7 @@ Results linspace(Pieces& p) {
 Results soft_margin_loss(Pieces& p) {
   if (!is_float(p.result().dtype)) return kNot;
   const bool backward = p.node.name.ends_with("_backward");
-  const ValueId x = operand(p, backward ? 1 : 0), target = operand(p, backward ? 2 : 1);
+  const ValueId x = p.operand(backward ? 1 : 0), target = p.operand(backward ? 2 : 1);
   const int64_t reduction = p.args.back().i;
   const ValueId negative = p.unary("aten::neg", target), z = p.unary("aten::exp", p.mul(negative, x));
   const double mean = 1.0 / static_cast<double>(p.meta(x).numel());
@@ -545,7 +516,7 @@ Results soft_margin_loss(Pieces& p) {
   }
   ValueId v = p.div(p.mul(negative, z), p.plus(z, 1));
   if (reduction == 1) v = p.times(v, mean);
-  return rounded(p, p.mul(v, operand(p, 0)));
+  return rounded(p, p.mul(v, p.operand(0)));
 }
 
 // Distances of each row of one from each of the other: (x1, x2, p, mode), (grad, x1, x2, p, cdist)
@@ -601,14 +572,51 @@ Results euclidean_dist(Pieces& p) {
                                         p.result().dtype, p.result().dims)));
 }
 
-// ---- weight norm: v g / |v|, the norm over all dims but the first or the last one; bound 8 + log2 of the
-// row
+// ---- norms: bound 8 + log2 of the row
+
+ValueId vector_norm(Pieces& p, ValueId x, const Arg& order, Dims over, bool keep, Dims out) {
+  return p.op("aten::linalg_vector_norm", "", {Arg::of_value(x), order, Arg::of_ints(std::move(over)), Arg::of_bool(keep), Arg::none()}, p.dtype(x),
+              std::move(out));
+}
+
+// The opset's, of an order that is not claimed: (self, ord, dim?, keepdim, dtype?). As PyTorch's kernel: (sum of |x|^p)^(1/p)
+Results vector_norm_of_any_order(Pieces& p) {
+  const DType dtype = wide(p.result().dtype);
+  if (!is_constant(p.args[1]) || !is_float(p.dtype(p.value(0))) || !is_float(dtype) || p.meta(p.value(0)).numel() == 0) return kNot;
+  const double order = number(p.args[1]);
+  if (order == 0 || order == 1 || order == 2 || !std::isfinite(order)) return kNot;  // others are claimed, or are no sums
+  const auto power = [&](ValueId v, double by) { return p.op("aten::pow", "Tensor_Scalar", {Arg::of_value(v), Arg::of_double(by)}, dtype, p.dims(v)); };
+  const ValueId x = p.unary("aten::abs", p.operand(0));
+  return rounded(p, power(sum(p, power(x, order), dims_or_all(p, 2, x), p.args[3].i != 0, dtype, p.result().dims), 1 / order));
+}
+
+// (self, other, p)
+Results dist(Pieces& p) {
+  if (!is_float(p.result().dtype) || !is_constant(p.args[2])) return kNot;
+  const ValueId difference = p.sub(p.operand(0), p.operand(1));
+  return rounded(p, vector_norm(p, difference, p.args[2], p.all_dims(difference), false, {}));
+}
 
 Dims dims_but(const Pieces& p, ValueId v, int64_t dim) {
   Dims over = p.all_dims(v);
   std::erase(over, dim);
   return over;
 }
+
+// Slices along a dim made shorter where they are too long: (self, p, dim, maxnorm)
+Results renorm(Pieces& p) {
+  if (!is_float(p.result().dtype) || !is_constant(p.args[1]) || !is_constant(p.args[3]) || p.result().numel() == 0) return kNot;
+  const ValueId x = p.operand(0);
+  const auto dim = static_cast<int64_t>(dim_of(p, 2, x));
+  Dims out(p.rank(x), 1);
+  out[static_cast<size_t>(dim)] = p.size(x, static_cast<size_t>(dim));
+  const ValueId norms = vector_norm(p, x, p.args[1], dims_but(p, x, dim), true, std::move(out));
+  const double most = number(p.args[3]);
+  const ValueId shorter = p.times(p.unary("aten::reciprocal", p.plus(norms, 1e-7)), most);
+  return rounded(p, p.mul(x, p.where(p.is("gt", norms, most), shorter, p.full(Arg::of_int(1), p.dtype(norms), p.dims(norms)))));
+}
+
+// ---- weight norm: v g / |v|, the norm over all dims but the first or the last one; the same bound
 
 bool is_outer(const Pieces& p, ValueId v, int64_t dim) {
   return dim == 0 || dim == static_cast<int64_t>(p.rank(v)) - 1;
@@ -617,7 +625,7 @@ bool is_outer(const Pieces& p, ValueId v, int64_t dim) {
 // (v, g, dim) -> w, norms; of halves, norms are f32
 Results weight_norm(Pieces& p) {
   const DType dtype = wide(p.result().dtype);
-  const ValueId v = operand(p, 0), g = operand(p, 1);
+  const ValueId v = p.operand(0), g = p.operand(1);
   if (!is_float(dtype) || !is_outer(p, v, p.args[2].i) || p.meta(v).numel() == 0) return kNot;
   const ValueId norms = p.unary("aten::sqrt", p.reduce("sum", p.mul(v, v), dims_but(p, v, p.args[2].i)));
   return std::vector<ValueId>{p.cast(p.mul(v, p.div(g, norms)), p.result(0).dtype),
@@ -627,7 +635,7 @@ Results weight_norm(Pieces& p) {
 // (grad, v, g, norms, dim) -> gradients of v and g
 Results weight_norm_backward(Pieces& p) {
   const DType dtype = wide(p.result().dtype);
-  const ValueId grad = operand(p, 0), v = operand(p, 1), g = operand(p, 2), norms = p.cast(p.value(3), dtype);
+  const ValueId grad = p.operand(0), v = p.operand(1), g = p.operand(2), norms = p.cast(p.value(3), dtype);
   if (!is_float(dtype) || !is_outer(p, v, p.args[4].i) || p.meta(v).numel() == 0) return kNot;
   const ValueId along = p.reduce("sum", p.mul(grad, v), dims_but(p, v, p.args[4].i));
   const ValueId across = p.sub(grad, p.mul(v, p.div(along, p.mul(norms, norms))));
@@ -646,27 +654,30 @@ const std::unordered_map<std::string_view, Rule>& outside_rules() {
       {"aten::_is_any_true", is_all_true},
       {"aten::_prelu_kernel", prelu},
       {"aten::_prelu_kernel_backward", prelu},
+      {"aten::_trilinear", trilinear},
       {"aten::_weight_norm_interface", weight_norm},
       {"aten::_weight_norm_interface_backward", weight_norm_backward},
+      {"aten::addbmm", addbmm},
       {"aten::addr", addr},
       {"aten::channel_shuffle", channel_shuffle},
       {"aten::clamp_max", clamp_by},
       {"aten::clamp_min", clamp_by},
-      {"aten::col2im", col2im},
       {"aten::count_nonzero", count_nonzero},
       {"aten::deg2rad", angle_units},
       {"aten::diag_embed", from_diagonal},
       {"aten::diagonal_backward", from_diagonal},
       {"aten::diagonal_copy", diagonal_copy},
+      {"aten::dist", dist},
+      {"aten::eye", eye},
       {"aten::floor_divide", floor_divide},
       {"aten::glu", glu},
       {"aten::glu_backward", glu},
       {"aten::hardshrink", shrink},
       {"aten::hardshrink_backward", shrink},
       {"aten::heaviside", heaviside},
-      {"aten::im2col", im2col},
       {"aten::ldexp", ldexp},
       {"aten::linalg_cross", cross},
+      {"aten::linalg_vector_norm", vector_norm_of_any_order},
       {"aten::logaddexp", logaddexp},
       {"aten::logaddexp2", logaddexp},
       {"aten::logit", logit},
@@ -684,7 +695,9 @@ const std::unordered_map<std::string_view, Rule>& outside_rules() {
       {"aten::replication_pad2d_backward", pad_by_itself},
       {"aten::replication_pad3d", pad_by_itself},
       {"aten::replication_pad3d_backward", pad_by_itself},
+      {"aten::renorm", renorm},
       {"aten::rot90", rot90},
+      {"aten::rrelu_with_noise_backward", rrelu_backward},
       {"aten::rsub", rsub},
       {"aten::sinc", sinc},
       {"aten::soft_margin_loss", soft_margin_loss},
@@ -695,8 +708,6 @@ const std::unordered_map<std::string_view, Rule>& outside_rules() {
       {"aten::special_xlog1py", xlog1py},
       {"aten::std_mean", std_mean},
       {"aten::trace", trace},
-      {"aten::upsample_nearest1d", nearest1d},
-      {"aten::upsample_nearest1d_backward", nearest1d},
       {"aten::vdot", vdot},
       {"linspace", linspace},
       {"pad_by_itself", pad_by_itself},

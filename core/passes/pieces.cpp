@@ -156,6 +156,13 @@ ValueId Pieces::full(Arg number, DType dtype, Dims dims) {
             dtype, dims);
 }
 
+ValueId Pieces::arange(int64_t n, DType dtype) {
+  return op("aten::arange", "start_step",
+            {Arg::of_int(0), Arg::of_int(n), Arg::of_int(1), Arg::of_int(dtype, LAZYT_ARG_DTYPE), Arg::of_int(0, LAZYT_ARG_LAYOUT),
+             Arg::of_int(0, LAZYT_ARG_DEVICE), Arg::none()},
+            dtype, {n});
+}
+
 ValueId Pieces::reduce(const std::string& name, ValueId x, std::vector<int64_t> over) {
   Dims out = dims(x);
   for (int64_t d : over) out[static_cast<size_t>(d)] = 1;

@@ -9,6 +9,11 @@
 
 namespace lazyt::passes {
 
+inline bool is_half(base::DType d) { return d == LAZYT_DTYPE_FLOAT16 || d == LAZYT_DTYPE_BFLOAT16; }
+inline bool is_float(base::DType d) { return is_half(d) || d == LAZYT_DTYPE_FLOAT32 || d == LAZYT_DTYPE_FLOAT64; }
+// What rules compute in.
+inline base::DType wide(base::DType d) { return is_half(d) ? LAZYT_DTYPE_FLOAT32 : d; }
+
 class Pieces {
  public:
   using ValueId = ir::ValueId;
@@ -32,6 +37,9 @@ class Pieces {
   base::DType dtype(ValueId v) const { return meta(v).dtype; }
   bool is_host_scalar(ValueId v) const { return graph_.values[v].kind == ir::ValueKind::kHostScalar; }
   const ir::Meta& result(uint32_t r = 0) const { return from_.values[node.first_result + r].meta; }
+  // Operand i in the result's dtype, halves in f32; and back: v in the result's dtype and shape.
+  ValueId operand(size_t i) { return cast(value(i), wide(result().dtype)); }
+  ValueId rounded(ValueId v, uint32_t r = 0) { return reshape(cast(v, result(r).dtype), result(r).dims); }
 
   // One node; its result is row-major.
   ValueId op(std::string name, std::string overload, std::vector<Arg> a, base::DType dtype, base::Dims dims) {
@@ -79,6 +87,8 @@ class Pieces {
   ValueId with_one(ValueId x, size_t dim);
   ValueId without(ValueId x, size_t dim);
   ValueId full(Arg number, base::DType dtype, base::Dims dims);
+  ValueId zeros(base::DType dtype, base::Dims dims) { return full(Arg::of_int(0), dtype, std::move(dims)); }
+  ValueId arange(int64_t n, base::DType dtype);
   // sum, mean or amax over dims that stay with size 1.
   ValueId reduce(const std::string& name, ValueId x, std::vector<int64_t> over);
 
@@ -96,10 +106,6 @@ using Results = std::optional<std::vector<ir::ValueId>>;
 inline const Results kNot = std::nullopt;
 inline Results one(ir::ValueId v) { return std::vector<ir::ValueId>{v}; }
 
-inline bool is_half(base::DType d) { return d == LAZYT_DTYPE_FLOAT16 || d == LAZYT_DTYPE_BFLOAT16; }
-inline bool is_float(base::DType d) { return is_half(d) || d == LAZYT_DTYPE_FLOAT32 || d == LAZYT_DTYPE_FLOAT64; }
-// What rules compute in.
-inline base::DType wide(base::DType d) { return is_half(d) ? LAZYT_DTYPE_FLOAT32 : d; }
 // A number that is known when the program is compiled.
 inline bool is_constant(const ir::Arg& a) { return a.kind == LAZYT_ARG_INT || a.kind == LAZYT_ARG_DOUBLE; }
 

@@ -49,10 +49,43 @@ class Recurrent(nn.Module):
         return F.log_softmax(self.out(self.cell(x)[0][:, -1]), -1)
 
 
+class Volumes(nn.Module):
+    """A small 3-D U-Net with a classifier."""
+
+    def __init__(self):
+        super().__init__()
+        self.down, self.bottom, self.up = nn.Conv3d(1, 4, 3, padding=1), nn.Conv3d(4, 8, 3, padding=1), nn.ConvTranspose3d(8, 4, 2, 2)
+        self.norm, self.fc = nn.InstanceNorm3d(4, affine=True), nn.Linear(8 * 8, 10)
+
+    def forward(self, x):
+        wide = F.leaky_relu(self.norm(self.down(x)))
+        deep = F.relu(self.bottom(F.max_pool3d(wide, 2)))
+        x = F.avg_pool3d(torch.cat([self.up(deep), wide], 1), 3, 2, 1)
+        return F.log_softmax(self.fc(F.adaptive_max_pool3d(x, 2).flatten(1)), 1)
+
+
+class Recommender(nn.Module):
+    """Bags of embeddings, and how they go with each other."""
+
+    def __init__(self):
+        super().__init__()
+        self.bags = nn.ModuleList([nn.EmbeddingBag(20, 8, mode=mode) for mode in ("sum", "mean", "sum")])
+        self.pair, self.fc = nn.Bilinear(8, 8, 4), nn.Linear(4 + 9, 10)
+
+    def forward(self, ids):
+        rows = [bag(i) for bag, i in zip(self.bags, ids.unbind(1), strict=True)]
+        both = torch.stack(rows, 1)
+        return F.log_softmax(self.fc(torch.cat([(both @ both.mT).flatten(1), self.pair(rows[0], rows[1])], 1)), 1)
+
+
 MODELS = {
     "convolutional": (Convolutional, lambda: torch.randn(8, 1, 14, 14)),
     "transformer": (Transformer, lambda: torch.randint(0, 11, (8, 9))),
     "recurrent": (Recurrent, lambda: torch.randn(8, 7, 6)),
+}
+MORE_MODELS = {  # by one optimizer
+    "volumes": (Volumes, lambda: torch.randn(8, 1, 6, 8, 8)),
+    "recommender": (Recommender, lambda: torch.randint(0, 20, (8, 3, 5))),
 }
 OPTIMIZERS = {
     "sgd": lambda p: torch.optim.SGD(p, 0.05, momentum=0.9, nesterov=True, weight_decay=1e-3),
@@ -78,11 +111,12 @@ def train(model, make_optimizer, batches, labels, device):
     return [loss.item() for loss in losses], {k: v.cpu() for k, v in model.state_dict().items()}
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(
+    ("model", "optimizer"), [(m, o) for m in MODELS for o in OPTIMIZERS] + [(m, "sgd") for m in MORE_MODELS]
+)
 def test_training_follows_eager(model, optimizer):
     torch.manual_seed(3)
-    make_model, make_batch = MODELS[model]
+    make_model, make_batch = (MODELS | MORE_MODELS)[model]
     net = make_model()
     batches, labels = [make_batch() for _ in range(6)], [torch.randint(0, 10, (8,)) for _ in range(6)]
     want, want_state = train(net, OPTIMIZERS[optimizer], batches, labels, "cpu")

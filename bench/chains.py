@@ -165,6 +165,10 @@ def main() -> int:
     row("softmax 4096x1024", lambda: against_eager(lambda x: x.softmax(1), x))
     row("layer norm 4096x1024", lambda: against_eager(lambda x, w: functional.layer_norm(x, (1024,), w, w), x, weight))
     row("column sum 4096x1024", lambda: against_eager(lambda x: x.sum(0), x))
+    images, lines = torch.randn(64, 3, 64, 64), torch.randn(65536, 4)
+    row("sum of 3 channels, 64x64x64", lambda: against_eager(lambda x: x.sum(1), images))
+    row("sum of a batch of one, 1x262144", lambda: against_eager(lambda x: x.sum(0), lines.view(1, -1)))
+    row("largest of 4 columns, 65536x4", lambda: against_eager(lambda x: x.amax(1), lines))
     common.write_json(ARGS.json, {"backend": lazyt.backend()["name"], "rows": numbers})
     return 0
 

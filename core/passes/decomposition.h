@@ -33,10 +33,11 @@ using Rule = std::optional<std::vector<ir::ValueId>> (*)(Pieces&);
 // decomposition_rules.cpp.
 Rule find_rule(std::string_view name);
 
-// Of operators outside the opset: outside_rules.cpp, window_rules.cpp, bag_rules.cpp
+// Of operators outside the opset: outside_rules.cpp, window_rules.cpp, bag_rules.cpp, sampling_rules.cpp
 const std::unordered_map<std::string_view, Rule>& outside_rules();
 const std::unordered_map<std::string_view, Rule>& window_rules();
 const std::unordered_map<std::string_view, Rule>& bag_rules();
+const std::unordered_map<std::string_view, Rule>& sampling_rules();
 
 // recurrent_rules.cpp
 std::optional<std::vector<ir::ValueId>> lstm_cell(Pieces&);

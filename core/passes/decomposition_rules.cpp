@@ -481,7 +481,7 @@ Rule find_rule(std::string_view name) {
       {"lazyt::gru_layer_backward", gru_layer_backward},
   };
   if (auto it = rules->find(name); it != rules->end()) return it->second;
-  for (const auto* outside : {&outside_rules(), &window_rules(), &bag_rules()})
+  for (const auto* outside : {&outside_rules(), &window_rules(), &bag_rules(), &sampling_rules()})
     if (auto it = outside->find(name); it != outside->end()) return it->second;
   return nullptr;
 }

@@ -166,6 +166,7 @@ ValueId Pieces::arange(int64_t n, DType dtype) {
 ValueId Pieces::reduce(const std::string& name, ValueId x, std::vector<int64_t> over) {
   Dims out = dims(x);
   for (int64_t d : over) out[static_cast<size_t>(d)] = 1;
+  if (out == dims(x)) return x;
   std::vector<Arg> list = {Arg::of_value(x), Arg::of_ints(std::move(over)), Arg::of_bool(true)};
   if (name == "amax") return op("aten::amax", "", std::move(list), dtype(x), std::move(out));
   list.push_back(Arg::none());

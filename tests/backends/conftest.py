@@ -12,6 +12,8 @@ if FAKE := os.environ.get("LAZYT_FAKE_CUDA_LIBRARIES"):
     os.environ["LAZYT_CUDA_LIBRARIES"] = "off"  # the real cuBLASLt knows no stand-ins
     os.environ["LAZYT_CUDA_DRIVER"] = str(Path(FAKE, "lazyt_fake_cuda.so").resolve())
     os.environ["LAZYT_CUDA_NVRTC"] = str(Path(FAKE, "lazyt_fake_nvrtc.so").resolve())
+    # What the stand-ins compile is linked to them, so it is of no use to another build; they keep it themselves.
+    os.environ.setdefault("LAZYT_CUDA_CACHE_DIR", "off")
 
 
 def pytest_collection_modifyitems(items):

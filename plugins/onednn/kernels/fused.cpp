@@ -194,6 +194,107 @@ std::optional<FusedKernel> FusedKernel::as_bits() const {
   return out;
 }
 
+std::optional<FusedKernel> FusedKernel::as_few() const {
+  constexpr int64_t kColumns = 16, kRows = 12;  // elements of a total: of rows each is brought in by itself
+  constexpr size_t kMostOutside = 48, kMostCode = 96;
+  if (reductions_.empty() || !randoms_.empty()) return std::nullopt;
+  int64_t few = 1;
+  Dims kept = dims_;
+  for (size_t d = 0; d < dims_.size(); ++d)
+    if (reduced_[d]) few *= dims_[d], kept[d] = 1;
+  const auto n = static_cast<size_t>(few);
+  if (few < 1 || few > kColumns || std::any_of(indices_.begin(), indices_.end(), [&](auto& i) { return reduced_[i.dim] && dims_[i.dim] > 1; })) return std::nullopt;
+  const bool of_rows = std::any_of(loads_.begin(), loads_.end(), [&](auto& l) {
+    const Dims strides = toolkit::broadcast_strides(l.tensor, dims_);
+    for (size_t d = 0; d < dims_.size(); ++d)
+      if (reduced_[d] && dims_[d] > 1 && strides[d] == 1) return true;
+    return false;
+  });
+  if ((of_rows && few > kRows) || code_.size() * n > kMostCode ||
+      (loads_.size() + stores_.size() + reductions_.size()) * n + numbers_.size() + indices_.size() > kMostOutside)
+    return std::nullopt;
+
+  FusedKernel out(kept, {});
+  // The k-th element along the reduced dims.
+  auto part = [&](Tensor t, size_t k) {
+    Dims &dims = t.layout.dims, &strides = t.layout.strides;
+    const size_t missing = dims_.size() - dims.size();
+    for (size_t d = dims_.size(); d-- > 0;) {
+      if (!reduced_[d]) continue;
+      const auto at = static_cast<int64_t>(k) % dims_[d];
+      k /= static_cast<size_t>(dims_[d]);
+      if (d < missing || dims[d - missing] == 1) continue;
+      t.layout.offset += at * strides[d - missing];
+      dims[d - missing] = 1;
+    }
+    return t;
+  };
+  struct Joined {
+    vm::Op op;
+    Type type;
+  };
+  auto joined_by = [&](const Reduction& r) {
+    const Type type = registers_[r.reg].type;
+    switch (r.kind) {
+      case ReduceKind::kSum: return Joined{vm::Op::kAdd, type};
+      case ReduceKind::kSquares:  // no overflow that a root would undo
+        return n == 1 && r.root && r.divisor == 1 ? Joined{vm::Op::kAbs, type} : Joined{vm::Op::kAdd, Type::kF64};
+      case ReduceKind::kProd: return Joined{vm::Op::kMul, type};
+      case ReduceKind::kMax: return Joined{vm::Op::kMax, type};
+      case ReduceKind::kMin: return Joined{vm::Op::kMin, type};
+      case ReduceKind::kAny: return Joined{vm::Op::kOr, Type::kBool};
+      default: return Joined{vm::Op::kAnd, Type::kBool};
+    }
+  };
+  for (const Reduction& r : reductions_)
+    if (const Joined j = joined_by(r); !vm::table().functions[static_cast<int>(j.op)][static_cast<int>(j.type)]) return std::nullopt;
+
+  std::vector<Reg> to(registers_.size(), kNoReg), totals(reductions_.size(), kNoReg);
+  for (const NumberSource& s : numbers_) to[s.reg] = out.number(s.number, registers_[s.reg].type);
+  for (const Index& i : indices_) {
+    Index& made = out.new_index(registers_[i.reg].type, i.dim);
+    made.first = i.first, made.step = i.step, to[i.reg] = made.reg;
+  }
+  for (size_t k = 0; k < n; ++k) {
+    std::vector<bool> changed(registers_.size(), k == 0);  // against the element before
+    for (const Load& l : loads_) {
+      const Reg r = out.load(part(l.tensor, k));
+      changed[l.reg] = r != to[l.reg], to[l.reg] = r;
+    }
+    for (const Instruction& i : code_) {
+      const auto moved = [&](Reg r) { return r != kNoReg && changed[r]; };
+      changed[i.out] = k == 0 || moved(i.a) || moved(i.b) || moved(i.c);
+      if (!changed[i.out]) continue;
+      Instruction copy = i;
+      copy.out = out.add_register(registers_[i.out].type);
+      for (Reg* r : {&copy.a, &copy.b, &copy.c})
+        if (*r != kNoReg) *r = to[*r];
+      out.code_.push_back(copy);
+      to[i.out] = copy.out;
+    }
+    for (const Store& s : stores_) out.store(to[s.reg], part(s.tensor, k));
+    for (size_t j = 0; j < reductions_.size(); ++j) {
+      const Joined by = joined_by(reductions_[j]);
+      Reg x = out.cast(to[reductions_[j].reg], by.type);
+      if (by.op == vm::Op::kAbs) x = out.op(by.op, x);
+      else if (reductions_[j].kind == ReduceKind::kSquares) x = out.op(vm::Op::kMul, x, x);
+      // A sum begins with 0, which is no -0.
+      if (k == 0 && by.op == vm::Op::kAdd && vm::is_float(by.type)) x = out.op(by.op, x, out.constant(0, by.type));
+      totals[j] = k == 0 ? x : out.op(by.op, totals[j], x);
+    }
+  }
+  for (size_t j = 0; j < reductions_.size(); ++j) {
+    const Reduction& r = reductions_[j];
+    Tensor t = r.tensor;
+    t.layout.dims = kept;
+    Reg x = totals[j];
+    if (r.divisor != 1) x = out.op(vm::Op::kDiv, x, out.constant(r.divisor, out.type(x)));
+    if (r.root && joined_by(r).op != vm::Op::kAbs) x = out.op(vm::Op::kSqrt, x);
+    out.store(out.round_to(out.cast(x, vm::type_of(t.dtype)), t.dtype), t);
+  }
+  return out;
+}
+
 void FusedKernel::drop_unread() {
   std::vector<bool> read(registers_.size(), false);
   for (const Store& s : stores_) read[s.reg] = true;
@@ -264,6 +365,7 @@ std::optional<FusedKernel::Choice> FusedKernel::as_choice() const {
 
 void FusedKernel::build(Builder& b, const std::vector<StorageId>& may_alias_inputs) {
   drop_unread();
+  if (auto few = as_few()) return few->build(b, may_alias_inputs);
   compute_numbers_once();
   if (auto bits = as_bits()) return bits->build(b, may_alias_inputs);
   // What changes nothing (integers rounded) is copied.

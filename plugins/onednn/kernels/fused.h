@@ -103,6 +103,8 @@ class FusedKernel {
   };
   // Signs of halves that lie side by side, two at a time as bits of an integer, if that is all that the kernel is about.
   std::optional<FusedKernel> as_bits() const;
+  // Totals of a few elements each, as instructions: to begin and end a total takes longer than to add those up.
+  std::optional<FusedKernel> as_few() const;
   std::optional<double> constant_of(Reg r) const;  // a number that is known when the program is compiled
   bool is_number(Reg r, double value) const;
   // A choice between two kernels by a number: what is not taken is not computed.

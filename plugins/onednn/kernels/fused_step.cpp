@@ -546,7 +546,8 @@ void FusedStep::rows(const Frame& frame, std::atomic<bool>& by_zero, int64_t out
               totals[j] = r.f.start;
               r.f.row(totals[j], static_cast<std::byte*>(b.slot[r.slot]) + (i + j) * length * r.element, static_cast<int>(length));
             }
-            for (int64_t j = 0; j < n; ++j) put(frame, r, place(r, 0, first_, o + i + j), totals[j]);
+            if (first_ == 1) put(frame, r, (o + i) * r.strides[0], r.strides[0], totals, n);
+            else for (int64_t j = 0; j < n; ++j) put(frame, r, place(r, 0, first_, o + i + j), totals[j]);
           }
         }
         continue;
@@ -657,16 +658,33 @@ void FusedStep::columns(const Frame& frame, std::atomic<bool>& by_zero, int64_t 
       const Reduction& r = reductions_[k];
       const int64_t start = place(r, 0, first_, o);
       for (int64_t p = 1; p < portions; ++p) r.f.combine(of(o, 0, k), of(o, p, k), inner);
-      for (int64_t c = 0; c < inner; ++c) {
-        const int64_t offset = one_loop ? c * r.strides[last_] : place(r, last_, loops_.size(), c);
-        put(frame, r, start + offset, of(o, 0, k)[c]);
-      }
+      if (one_loop) put(frame, r, start, r.strides[last_], of(o, 0, k), inner);
+      else for (int64_t c = 0; c < inner; ++c) put(frame, r, start + place(r, last_, loops_.size(), c), of(o, 0, k)[c]);
     }
   }
 }
 
 void FusedStep::put(const Frame& frame, const Reduction& r, int64_t offset, Total total) const {
   finish(r, total, frame.at<std::byte>(r.place) + offset * static_cast<int64_t>(lazyt_dtype_size(r.dtype)));
+}
+
+void FusedStep::put(const Frame& frame, const Reduction& r, int64_t offset, int64_t stride, const Total* totals, int64_t n) const {
+  if (r.dtype == LAZYT_DTYPE_FLOAT32 && r.f.floating && !r.root) {
+    float* out = frame.at<float>(r.place) + offset;
+    for (int64_t i = 0; i < n; ++i) out[i * stride] = static_cast<float>(totals[i].d / r.divisor);
+  } else if (r.dtype == LAZYT_DTYPE_INT64 && !r.f.floating && r.divisor == 1 && !r.root) {
+    int64_t* out = frame.at<int64_t>(r.place) + offset;
+    for (int64_t i = 0; i < n; ++i) out[i * stride] = totals[i].i;
+  } else if (is_half(r.dtype) && stride == 1 && r.f.floating && !r.root) {
+    float wide[kBlock];
+    for (int64_t i = 0, some; i < n; i += some) {
+      some = std::min<int64_t>(kBlock, n - i);
+      for (int64_t j = 0; j < some; ++j) wide[j] = static_cast<float>(totals[i + j].d / r.divisor);
+      storer(r.dtype)(frame.at<std::byte>(r.place) + (offset + i) * 2, wide, static_cast<int>(some));
+    }
+  } else {
+    for (int64_t i = 0; i < n; ++i) put(frame, r, offset + i * stride, totals[i]);
+  }
 }
 
 }  // namespace lazyt::onednn

@@ -152,6 +152,8 @@ class FusedStep final : public Step {
   void rows(const Frame& frame, std::atomic<bool>& by_zero, int64_t outer, int64_t length) const;
   void columns(const Frame& frame, std::atomic<bool>& by_zero, int64_t outer, int64_t length, int64_t inner) const;
   void put(const Frame& frame, const Reduction& r, int64_t offset, Total total) const;
+  // The same for n results, `stride` elements apart.
+  void put(const Frame& frame, const Reduction& r, int64_t offset, int64_t stride, const Total* totals, int64_t n) const;
 };
 
 // One of two kernels, by a condition on numbers.

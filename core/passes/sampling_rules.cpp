@@ -128,7 +128,12 @@ Results grid_sampler(Pieces& p) {
     plane *= image[static_cast<size_t>(2 + a)], points *= grid[static_cast<size_t>(1 + a)];
     if (image[static_cast<size_t>(2 + a)] > kMostPlaces) return kNot;
   }
-  if (n * channels * plane == 0 || points == 0) return kNot;
+  if (plane == 0) return kNot;
+  if (n * channels * points == 0) {  // nothing is sampled
+    std::vector<ValueId> none;
+    for (uint32_t r = 0; r < p.node.result_count; r++) none.push_back(p.zeros(p.result(r).dtype, p.result(r).dims));
+    return none;
+  }
 
   const Sampling sampling{p, dtype, p.args[first + 2].i, p.args[first + 3].i, p.args[first + 4].i != 0};
   const ValueId places = p.reshape(p.cast(p.value(first + 1), dtype), {n, points, axes_count});

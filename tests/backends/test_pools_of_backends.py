@@ -1,5 +1,7 @@
 """Pools of images and volumes: results, places and gradients as eager's, with no host island."""
 
+import os
+
 import pytest
 import torch
 from torch.nn import functional as F
@@ -8,6 +10,10 @@ pytestmark = pytest.mark.usefixtures("no_islands")
 
 SIZES = {2: (9, 7), 3: (5, 6, 7)}
 NEAR = {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 3e-2, torch.float16: 5e-3}
+if os.environ.get(
+    "LAZYT_FAKE_CUDA_LIBRARIES"
+):  # each is a program, which a C++ compiler builds for the stand-ins
+    NEAR = {d: NEAR[d] for d in (torch.float32, torch.bfloat16)}
 MAX = {2: F.max_pool2d, 3: F.max_pool3d}
 MEAN = {2: F.avg_pool2d, 3: F.avg_pool3d}
 ADAPTIVE_MAX = {2: F.adaptive_max_pool2d, 3: F.adaptive_max_pool3d}
@@ -60,7 +66,7 @@ def test_the_largest_of_windows(n, dtype):
 
 
 @pytest.mark.parametrize(
-    ("n", "dtype"), [(2, d) for d in NEAR] + [(3, torch.float32), (3, torch.float64)], ids=lambda v: str(v)
+    ("n", "dtype"), [(n, d) for n in (2, 3) for d in NEAR if n == 2 or d.itemsize > 2], ids=lambda v: str(v)
 )  # eager has no means of volumes of halves
 def test_means_of_windows(n, dtype):
     for x in images(n, dtype):

@@ -1,6 +1,7 @@
 """Totals of a few elements each (channels, a batch of one), which a backend may compute as other operators."""
 
 import itertools
+import os
 
 import pytest
 import torch
@@ -20,6 +21,8 @@ SHAPES += [
     ((1, 1), (0, 1)),
     ((3, 2), (0, 1)),
 ]
+if os.environ.get("LAZYT_FAKE_CUDA_LIBRARIES"):
+    SHAPES = SHAPES[::4]  # each is a program, which a C++ compiler builds for the stand-ins
 TOTALS = {
     "sum": lambda x, d: x.sum(d),
     "mean": lambda x, d: x.mean(d),

@@ -121,6 +121,47 @@ void for_each_run(const Dims& loops, const Dims& strides, int64_t begin, int n, 
   }
 }
 
+// Elements [begin, begin + n) of the loops, of an operand that does not lie as they run. room: elements that `out` has place for.
+template <class T>
+void bring(T* out, const T* in, const Dims& loops, const Dims& strides, int64_t begin, int n, int64_t room) {
+  const int64_t inner = loops.back(), step = strides.back();
+  const bool repeats = inner < n && step != 0 && std::all_of(strides.begin(), strides.end() - 1, [](int64_t s) { return s == 0; });
+  if (repeats) {  // one row, over and over
+    const int64_t first = begin % inner;
+    int64_t done = 0;
+    for (int64_t i = first; i < inner; ++i) out[done++] = in[i * step];
+    for (int64_t i = 0; i < first; ++i) out[done++] = in[i * step];
+    for (; done < n; done *= 2) std::memcpy(out + done, out, static_cast<size_t>(std::min(done, n - done)) * sizeof(T));
+    return;
+  }
+  constexpr int kWide = 8;
+  for_each_run(loops, strides, begin, n, [&](int64_t offset, int64_t stride, int first, int count) {
+    T* o = out + first;
+    const T* p = in + offset;
+    if (stride == 0 && first + count + kWide <= room) {  // past the run's end, where the next one writes
+      const T v = *p;
+      for (int i = 0; i < count; i += kWide)
+        for (int k = 0; k < kWide; ++k) o[i + k] = v;
+    } else if (count <= kWide) {
+      for (int i = 0; i < count; ++i) o[i] = p[i * stride];
+    } else {
+      gather(reinterpret_cast<std::byte*>(o), reinterpret_cast<const std::byte*>(p), stride, count, sizeof(T));
+    }
+  });
+}
+// The same of elements of `size` bytes; room in bytes.
+void bring(std::byte* out, const std::byte* in, const Dims& loops, const Dims& strides, int64_t begin, int n, int size, int64_t room) {
+  const auto run = [&]<class T>(T) {
+    bring(reinterpret_cast<T*>(out), reinterpret_cast<const T*>(in), loops, strides, begin, n, room / static_cast<int64_t>(sizeof(T)));
+  };
+  switch (size) {
+    case 1: return run(uint8_t{});
+    case 2: return run(uint16_t{});
+    case 4: return run(uint32_t{});
+    default: return run(uint64_t{});
+  }
+}
+
 // Whether an element of n, of so many bytes, is zero.
 bool has_zero(const void* elements, int size, int n) {
   const auto any = [&]<class T>(T) {
@@ -252,14 +293,10 @@ void FusedStep::block(const Frame& frame, Block& b, int64_t at, int n) const {
       continue;
     }
     if (!l.convert) {
-      for_each_run(loops_, l.strides, at, n, [&](int64_t offset, int64_t stride, int first, int count) {
-        gather(to + first * l.size, from + offset * l.size, stride, count, l.size);
-      });
+      bring(to, from, loops_, l.strides, at, n, l.size, kBlock * 8);
     } else {
       alignas(64) std::byte raw[kBlock * 2];
-      for_each_run(loops_, l.strides, at, n, [&](int64_t offset, int64_t stride, int first, int count) {
-        gather(raw + first * 2, from + offset * 2, stride, count, 2);
-      });
+      bring(raw, from, loops_, l.strides, at, n, 2, sizeof raw);
       l.convert(to, raw, n);
     }
   }

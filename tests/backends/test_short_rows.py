@@ -1,4 +1,4 @@
-"""Operands that begin anew after a few elements (a number a row, a row for all, parts of rows): values are eager's."""
+"""Operands that begin anew after a few elements (numbers a row, a row for all, parts of rows): values are eager's."""
 
 import pytest
 import torch
@@ -53,3 +53,17 @@ def test_parts_of_rows(shape, dtype):
 
     for want, got in zip(call(x), call(x.to("lazyt")), strict=True):
         torch.testing.assert_close(got.cpu(), want, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64], ids=lambda d: str(d)[6:])
+def test_places_of_extremes(dtype):
+    for n in (1, 2, 3, 5, 6, 7, 9):
+        x = operand((300, n), dtype) // 8  # some are equal
+        if dtype.is_floating_point:
+            x.view(-1)[::17] = float("nan")
+
+        def call(x):
+            return *x.max(1), *x.min(1), x.argmax(1), x.argmin(1)
+
+        for want, got in zip(call(x), call(x.to("lazyt")), strict=True):
+            torch.testing.assert_close(got.cpu(), want, rtol=0, atol=0, equal_nan=True)

@@ -1,4 +1,4 @@
-"""Totals of a few elements each (channels, a batch of one), which a backend may compute as other operators."""
+"""Totals of few elements each (channels, a batch of one), which a backend may compute as other operators."""
 
 import itertools
 import os

@@ -230,12 +230,13 @@ LAZYT_PLACES(int64_t)
 // The first place of the extreme of a line. REQUIRES: n > 0
 template <bool kMax, class T>
 int64_t place_of_extreme(const T* x, int64_t n, int64_t step) {
+  constexpr int64_t kFew = 6;  // elements that are looked at before vectors have begun
   if constexpr (std::is_same_v<T, bool>) {
     if (step == 1) {
       const void* first = std::memchr(x, kMax, static_cast<size_t>(n));
       return first ? static_cast<const bool*>(first) - x : 0;
     }
-  } else if (step == 1) {
+  } else if (step == 1 && n > kFew) {
     return kMax ? place_of_most(x, n) : place_of_least(x, n);
   }
   int64_t place = 0;

@@ -21,9 +21,11 @@ ValueId rows_of(Pieces& p, ValueId table, ValueId index) {
 // A number per row beside rows.
 ValueId column(Pieces& p, ValueId v) { return p.with_one(v, 1); }
 
-// The bag of each of n indices, of where bags begin: a one at each beginning, added up along the way.
-ValueId bags_of(Pieces& p, ValueId offsets, int64_t n) {
-  const ValueId ones = p.full(Arg::of_int(1), kInt64, {p.size(offsets, 0)});
+// The bag of each of n indices, of where bags begin: a one at each beginning, added up along the way. With include_last_offset there
+// is an offset more than bags, which begins none.
+ValueId bags_of(Pieces& p, ValueId offsets, int64_t count, int64_t n) {
+  offsets = p.slice(p.cast(offsets, kInt64), 0, 0, count);
+  const ValueId ones = p.full(Arg::of_int(1), kInt64, {count});
   const ValueId begins = p.slice(index_add(p, p.zeros(kInt64, {n + 1}), offsets, ones), 0, 0, n);
   return p.plus(p.op("aten::cumsum", "", {Arg::of_value(begins), Arg::of_int(0), Arg::none()}, kInt64, {n}), -1);
 }
@@ -54,14 +56,12 @@ bool is_plain(const Pieces& p, size_t mode, size_t weights) {
 
 // (weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights?, include_last_offset, padding_idx) -> sums, bags, sizes, largest
 Results embedding_bag(Pieces& p) {
-  constexpr size_t kMode = 4, kWeights = 6, kLast = 7, kPadding = 8;
+  constexpr size_t kMode = 4, kWeights = 6, kPadding = 8;
   if (!is_plain(p, kMode, kWeights) || p.rank(p.value(1)) != 1) return kNot;
   const ValueId indices = p.cast(p.value(1), kInt64);
   const int64_t n = p.size(indices, 0), count = p.result().dims[0];
   if (n == 0) return kNot;
-  ValueId offsets = p.cast(p.value(2), kInt64);
-  if (p.args[kLast].i) offsets = p.slice(offsets, 0, 0, count);
-  const ValueId bags = bags_of(p, offsets, n);
+  const ValueId bags = bags_of(p, p.value(2), count, n);
   const Counted counted(p, indices, p.args[kPadding].i);
   ValueId rows = rows_of(p, p.operand(0), indices);
   if (!p.is_none(kWeights)) rows = p.mul(rows, column(p, p.operand(kWeights)));
@@ -83,8 +83,7 @@ Results embedding_bag_backward(Pieces& p) {
   const int64_t n = p.size(indices, 0);
   if (n == 0 || p.meta(p.value(0)).numel() == 0) return kNot;
   ValueId grad = p.operand(0);
-  // With include_last_offset the last one begins no bag.
-  const ValueId bags = bags_of(p, p.slice(p.cast(p.value(2), kInt64), 0, 0, p.size(grad, 0)), n);
+  const ValueId bags = bags_of(p, p.value(2), p.size(grad, 0), n);
   const Counted counted(p, indices, p.args[kPadding].i);
   if (p.args[kMode].i == kMean) grad = p.div(grad, divisor(p, counted.sizes(p, bags, p.size(grad, 0)), p.dtype(grad)));
   ValueId rows = rows_of(p, grad, bags);
@@ -96,7 +95,7 @@ Results embedding_bag_backward(Pieces& p) {
 Results embedding_bag_weights_backward(Pieces& p) {
   const ValueId indices = p.cast(p.value(2), kInt64), grad = p.operand(0);
   if (!is_float(p.result().dtype) || p.result().numel() == 0 || p.meta(grad).numel() == 0 || p.args[5].i != kSum) return kNot;
-  const ValueId bags = bags_of(p, p.slice(p.cast(p.value(3), kInt64), 0, 0, p.size(grad, 0)), p.size(indices, 0));
+  const ValueId bags = bags_of(p, p.value(3), p.size(grad, 0), p.size(indices, 0));
   const ValueId product = p.mul(rows_of(p, grad, bags), rows_of(p, p.operand(1), indices));
   return one(p.rounded(p.reduce("sum", Counted(p, indices, p.args[6].i).rows(p, product), {1})));
 }

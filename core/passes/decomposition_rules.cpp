@@ -283,7 +283,7 @@ Results foreach(Pieces& p) {
       out.push_back(p.op("aten::" + name, with, std::move(args), to.dtype, to.dims));
     };
     if (base == "zero") {
-      out.push_back(p.full(Arg::of_int(0), to.dtype, to.dims));
+      out.push_back(p.zeros(to.dtype, to.dims));
     } else if (base == "copy") {
       if (p.dims(args[1].value) != to.dims) return kNot;
       out.push_back(p.cast(args[1].value, to.dtype));

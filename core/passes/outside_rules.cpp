@@ -136,7 +136,7 @@ Results diagonal_copy(Pieces& p) {
 // diagonal
 Results from_diagonal(Pieces& p) {
   if (p.result().numel() == 0) return kNot;
-  const ValueId zeros = p.full(Arg::of_int(0), p.result().dtype, p.result().dims);
+  const ValueId zeros = p.zeros(p.result().dtype, p.result().dims);
   const size_t last = p.args.size() - 1;
   const auto dim = [&](size_t i) { return Arg::of_int(static_cast<int64_t>(dim_of(p, i, zeros))); };
   return one(p.op("aten::diagonal_scatter", "",

@@ -57,7 +57,7 @@ std::optional<std::vector<ValueId>> lstm_cell_backward(Pieces& p) {
   ValueId d_cy, d_o;
   if (p.is_none(0)) {
     d_cy = p.value(1);
-    d_o = p.full(Arg::of_int(0), p.dtype(o), p.dims(o));
+    d_o = p.zeros(p.dtype(o), p.dims(o));
   } else {
     d_cy = c.from_tanh(c.p.mul(p.value(0), o), tanh_cy);
     if (!p.is_none(1)) d_cy = c.p.add(p.value(1), d_cy);

@@ -129,11 +129,9 @@ Results grid_sampler(Pieces& p) {
     if (image[static_cast<size_t>(2 + a)] > kMostPlaces) return kNot;
   }
   if (plane == 0) return kNot;
-  if (n * channels * points == 0) {  // nothing is sampled
-    std::vector<ValueId> none;
-    for (uint32_t r = 0; r < p.node.result_count; r++) none.push_back(p.zeros(p.result(r).dtype, p.result(r).dims));
-    return none;
-  }
+  std::vector<ValueId> out;  // of a gradient what is not asked for is zeros
+  for (uint32_t r = 0; r < p.node.result_count; r++) out.push_back(p.zeros(p.result(r).dtype, p.result(r).dims));
+  if (n * channels * points == 0) return out;  // nothing is sampled
 
   const Sampling sampling{p, dtype, p.args[first + 2].i, p.args[first + 3].i, p.args[first + 4].i != 0};
   const ValueId places = p.reshape(p.cast(p.value(first + 1), dtype), {n, points, axes_count});
@@ -156,8 +154,6 @@ Results grid_sampler(Pieces& p) {
 
   const ValueId grad = p.reshape(p.cast(p.value(0), dtype), {n, channels, points});
   const auto wanted = [&](size_t r) { return p.args[6].ints[r] != 0; };
-  std::vector<ValueId> out;
-  for (uint32_t r = 0; r < 2; r++) out.push_back(p.zeros(p.result(r).dtype, p.result(r).dims));
   if (wanted(0)) {
     ValueId sum = p.zeros(dtype, {n, channels, plane});
     for (const Corner& c : corners)

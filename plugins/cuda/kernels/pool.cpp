@@ -463,9 +463,7 @@ LAZYT_KERNEL(KERNEL, 3, 256) {
 
 void register_pool(Operators& all) {
   using enum toolkit::Role;
-  add_poolings(all, Operator{kOpaque, accept_pooling, [](Builder& b, const lazyt_node_t& node) {
-                 (pooling_of(b.program, node).backward ? lower_pooling_backward : lower_pooling)(b, node);
-               }});
+  add_poolings(all, lower_pooling, lower_pooling_backward);
   add_resizings(all, {kOpaque, toolkit::taps::accept_resizing, lower_resizing});
   all.add(LAZYT_OP_GRID_SAMPLER_2D, {kOpaque, accept_grid_sampler, lower_grid_sampler});
 }

@@ -237,8 +237,7 @@ std::optional<FusedKernel> FusedKernel::as_few() const {
     const Type type = registers_[r.reg].type;
     switch (r.kind) {
       case ReduceKind::kSum: return Joined{vm::Op::kAdd, type};
-      case ReduceKind::kSquares:  // no overflow that a root would undo
-        return n == 1 && r.root && r.divisor == 1 ? Joined{vm::Op::kAbs, type} : Joined{vm::Op::kAdd, Type::kF64};
+      case ReduceKind::kSquares: return Joined{vm::Op::kAdd, Type::kF64};  // no overflow that a root would undo
       case ReduceKind::kProd: return Joined{vm::Op::kMul, type};
       case ReduceKind::kMax: return Joined{vm::Op::kMax, type};
       case ReduceKind::kMin: return Joined{vm::Op::kMin, type};
@@ -276,8 +275,7 @@ std::optional<FusedKernel> FusedKernel::as_few() const {
     for (size_t j = 0; j < reductions_.size(); ++j) {
       const Joined by = joined_by(reductions_[j]);
       Reg x = out.cast(to[reductions_[j].reg], by.type);
-      if (by.op == vm::Op::kAbs) x = out.op(by.op, x);
-      else if (reductions_[j].kind == ReduceKind::kSquares) x = out.op(vm::Op::kMul, x, x);
+      if (reductions_[j].kind == ReduceKind::kSquares) x = out.op(vm::Op::kMul, x, x);
       // A sum begins with 0, which is no -0.
       if (k == 0 && by.op == vm::Op::kAdd && vm::is_float(by.type)) x = out.op(by.op, x, out.constant(0, by.type));
       totals[j] = k == 0 ? x : out.op(by.op, totals[j], x);
@@ -289,7 +287,7 @@ std::optional<FusedKernel> FusedKernel::as_few() const {
     t.layout.dims = kept;
     Reg x = totals[j];
     if (r.divisor != 1) x = out.op(vm::Op::kDiv, x, out.constant(r.divisor, out.type(x)));
-    if (r.root && joined_by(r).op != vm::Op::kAbs) x = out.op(vm::Op::kSqrt, x);
+    if (r.root) x = out.op(vm::Op::kSqrt, x);
     out.store(out.round_to(out.cast(x, vm::type_of(t.dtype)), t.dtype), t);
   }
   return out;

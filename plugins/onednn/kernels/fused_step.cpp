@@ -47,6 +47,17 @@ void set_number(const Frame& frame, const Number& n, Type type, void* out, int c
   }
 }
 
+// f(an unsigned integer of so many bytes)
+template <class F>
+auto by_size(int size, F&& f) {
+  switch (size) {
+    case 1: return f(uint8_t{});
+    case 2: return f(uint16_t{});
+    case 4: return f(uint32_t{});
+    default: return f(uint64_t{});
+  }
+}
+
 // out[i] = in[i * stride] for elements of `size` bytes.
 void gather(std::byte* out, const std::byte* in, int64_t stride, int n, int size) {
   auto run = [&]<class T>(T) {
@@ -61,16 +72,7 @@ void gather(std::byte* out, const std::byte* in, int64_t stride, int n, int size
   if (stride == 1) {
     copy_bytes(out, in, static_cast<size_t>(n) * static_cast<size_t>(size));
   } else {
-    switch (size) {
-      case 1:
-        return run(uint8_t{});
-      case 2:
-        return run(uint16_t{});
-      case 4:
-        return run(uint32_t{});
-      default:
-        return run(uint64_t{});
-    }
+    by_size(size, run);
   }
 }
 void scatter(std::byte* out, const std::byte* in, int64_t stride, int n, int size) {
@@ -82,16 +84,7 @@ void scatter(std::byte* out, const std::byte* in, int64_t stride, int n, int siz
   if (stride == 1) {
     copy_bytes(out, in, static_cast<size_t>(n) * static_cast<size_t>(size));
   } else {
-    switch (size) {
-      case 1:
-        return run(uint8_t{});
-      case 2:
-        return run(uint16_t{});
-      case 4:
-        return run(uint32_t{});
-      default:
-        return run(uint64_t{});
-    }
+    by_size(size, run);
   }
 }
 
@@ -154,12 +147,7 @@ void bring(std::byte* out, const std::byte* in, const Dims& loops, const Dims& s
   const auto run = [&]<class T>(T) {
     bring(reinterpret_cast<T*>(out), reinterpret_cast<const T*>(in), loops, strides, begin, n, room / static_cast<int64_t>(sizeof(T)));
   };
-  switch (size) {
-    case 1: return run(uint8_t{});
-    case 2: return run(uint16_t{});
-    case 4: return run(uint32_t{});
-    default: return run(uint64_t{});
-  }
+  by_size(size, run);
 }
 
 // Whether an element of n, of so many bytes, is zero.
@@ -170,12 +158,7 @@ bool has_zero(const void* elements, int size, int n) {
     for (int i = 0; i < n; ++i) zero |= p[i] == 0;
     return zero;
   };
-  switch (size) {
-    case 1: return any(int8_t{});
-    case 2: return any(int16_t{});
-    case 4: return any(int32_t{});
-    default: return any(int64_t{});
-  }
+  return by_size(size, any);
 }
 
 void execute(const FusedStep::Instruction& i, void* const* slot, int n) {

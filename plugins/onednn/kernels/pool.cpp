@@ -48,9 +48,7 @@ void lower_resizing(Builder& b, const lazyt_node_t& node) {
 }  // namespace
 
 void register_pool(Operators& all) {
-  add_poolings(all, Operator{toolkit::Role::kOpaque, accept_pooling, [](Builder& b, const lazyt_node_t& node) {
-                 (pooling_of(b.program, node).backward ? lower_pooling_backward : lower_pooling)(b, node);
-               }});
+  add_poolings(all, lower_pooling, lower_pooling_backward);
   add_resizings(all, {toolkit::Role::kOpaque, accept_resizing, lower_resizing});
 }
 

@@ -114,14 +114,15 @@ inline Refusal accept_pooling(const plugin::ProgramView& program, const lazyt_no
   return is_floating(dtype) ? Refusal{} : refuse_dtype(dtype);
 }
 
-// entry: for each of them. The opset has some: those by their numbers.
+// All of them, lowered by one of two. The opset has some: those by their numbers.
 template <class BuilderT>
-void add_poolings(Operators<BuilderT>& all, const Operator<BuilderT>& entry) {
-  for (const auto& [name, pooling] : poolings()) all.add_named(name, entry);
-  for (lazyt_op_t op : {LAZYT_OP_MAX_POOL2D_WITH_INDICES, LAZYT_OP_MAX_POOL2D_WITH_INDICES_BACKWARD, LAZYT_OP_MAX_POOL3D_WITH_INDICES, LAZYT_OP_ADAPTIVE_MAX_POOL2D,
-                        LAZYT_OP_AVG_POOL1D, LAZYT_OP_AVG_POOL2D, LAZYT_OP_AVG_POOL2D_BACKWARD, LAZYT_OP_AVG_POOL3D, LAZYT_OP_ADAPTIVE_AVG_POOL1D,
-                        LAZYT_OP_ADAPTIVE_AVG_POOL2D, LAZYT_OP_ADAPTIVE_AVG_POOL2D_BACKWARD, LAZYT_OP_ADAPTIVE_AVG_POOL3D})
-    all.add(op, entry);
+void add_poolings(Operators<BuilderT>& all, typename Operator<BuilderT>::Lower forward, typename Operator<BuilderT>::Lower backward) {
+  const Operator<BuilderT> pool{Role::kOpaque, accept_pooling, forward}, gradient{Role::kOpaque, accept_pooling, backward};
+  for (const auto& [name, pooling] : poolings()) all.add_named(name, pooling.backward ? gradient : pool);
+  for (lazyt_op_t op : {LAZYT_OP_MAX_POOL2D_WITH_INDICES, LAZYT_OP_MAX_POOL3D_WITH_INDICES, LAZYT_OP_ADAPTIVE_MAX_POOL2D, LAZYT_OP_AVG_POOL1D, LAZYT_OP_AVG_POOL2D,
+                        LAZYT_OP_AVG_POOL3D, LAZYT_OP_ADAPTIVE_AVG_POOL1D, LAZYT_OP_ADAPTIVE_AVG_POOL2D, LAZYT_OP_ADAPTIVE_AVG_POOL3D})
+    all.add(op, pool);
+  for (lazyt_op_t op : {LAZYT_OP_MAX_POOL2D_WITH_INDICES_BACKWARD, LAZYT_OP_AVG_POOL2D_BACKWARD, LAZYT_OP_ADAPTIVE_AVG_POOL2D_BACKWARD}) all.add(op, gradient);
 }
 
 }  // namespace taps

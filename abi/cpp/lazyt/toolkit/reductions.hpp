@@ -106,11 +106,11 @@ void emit_reduction(const plugin::ProgramView& program, const lazyt_node_t& node
       throw plugin::Error(LAZYT_CODE_UNIMPLEMENTED, "a norm whose order is a host scalar");
     if (!is_float(result)) throw plugin::Error(LAZYT_CODE_UNIMPLEMENTED, "a norm of integers");
     x = k.cast(x, result);
-    if (p == 2) {
+    if (p == 2 && length != 1) {
       return k.reduce(x, ReduceKind::kSquares, out, 1, true);  // in f64: no overflow that the root would undo
     }
     const Reg a = k.op(Op::kAbs, x);
-    if (p == 1) return k.reduce(a, ReduceKind::kSum, out);
+    if (p == 1 || p == 2) return k.reduce(a, ReduceKind::kSum, out);  // of one element: its size
     if (p == std::numeric_limits<double>::infinity() && length > 0) return k.reduce(a, ReduceKind::kMax, out);
     if (p == -std::numeric_limits<double>::infinity() && length > 0)
       return k.reduce(a, ReduceKind::kMin, out);

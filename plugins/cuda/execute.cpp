@@ -6,6 +6,7 @@
 
 #include "buffer.h"
 #include "graph.h"
+#include "profile.h"
 
 namespace lazyt::cuda {
 namespace {
@@ -91,6 +92,10 @@ void submit_all(const Executable& exe, const Run& run, std::vector<uint64_t>& wo
 
 void run_steps(Executable& exe, const Run& run) {
   thread_local std::vector<uint64_t> words;
+  if (Profile* profile = Profile::wanted()) {
+    if (++exe.runs >= Profile::kProfiledFrom) return profile->run(exe, run);
+    return submit_all(exe, run, words);
+  }
   const bool as_graph = exe.steps.size() >= kFewestSteps && exe.runs >= kRunsBefore && graphs_wanted() && !is_synchronous();
   if (!as_graph) {
     ++exe.runs;

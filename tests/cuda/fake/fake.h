@@ -16,6 +16,7 @@
 
 #include <cuda.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -78,6 +79,7 @@ bool count_down(uint64_t& n);
 // Work behind an event, done or not.
 struct Completion {
   bool done = false;
+  std::chrono::steady_clock::time_point at{};
 };
 
 struct Allocation {

@@ -31,7 +31,7 @@ void serve(CUstream stream) {
       lock.lock();
       if (result != CUDA_SUCCESS && stream->context->lost == CUDA_SUCCESS) stream->context->lost = result;
     }
-    if (item.done) item.done->done = true;
+    if (item.done) item.done->done = true, item.done->at = std::chrono::steady_clock::now();
     stream->busy = false;
     s.changed.notify_all();
   }
@@ -185,6 +185,30 @@ CUresult CUDAAPI cuEventSynchronize(CUevent event) {
   const auto last = event->last;
   state().changed.wait(lock, [&] { return !last || last->done; });
   return event->context->lost;
+}
+
+CUresult CUDAAPI cuLaunchHostFunc(CUstream stream, CUhostFn function, void* data) {
+  const Lock lock(state().mutex);
+  if (const CUresult bad = check_stream(stream, "cuLaunchHostFunc")) return bad;
+  if (stream->capture) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  enqueue(stream, [function, data] {
+    function(data);
+    return CUDA_SUCCESS;
+  });
+  return CUDA_SUCCESS;
+}
+
+// By the name of CUDA 12.0, which later headers replace.
+#undef cuEventElapsedTime
+CUresult CUDAAPI cuEventElapsedTime(float* ms, CUevent from, CUevent to) {
+  const Lock lock(state().mutex);
+  for (const CUevent e : {from, to}) {
+    require_handle(e, "cuEventElapsedTime");
+    if (!e->last) return CUDA_ERROR_INVALID_HANDLE;
+    if (!e->last->done) return CUDA_ERROR_NOT_READY;
+  }
+  *ms = std::chrono::duration<float, std::milli>(to->last->at - from->last->at).count();
+  return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuMemcpyHtoDAsync(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) {

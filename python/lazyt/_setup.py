@@ -21,7 +21,7 @@ def initialize() -> None:
     if _done:
         return
     _done = True
-    _lazyt_autoload.autoload()
+    _lazyt_autoload.name_device()
     # User lines are those outside of these folders.
     _C.initialize(
         [f"{Path(str(module.__file__)).parent}{os.sep}" for module in (torch, sys.modules[__package__])]

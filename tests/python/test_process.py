@@ -28,6 +28,44 @@ def test_autoload_switched_off(run_python):
     assert "[2.0, 2.0]" in out
 
 
+# torch.cuda as on a machine with a GPU, before torch looks for devices that load themselves.
+TORCH_WITH_A_GPU = """
+    import importlib.metadata, sys
+    find = importlib.metadata.entry_points
+    def found(*a, **k):
+        import torch
+        torch.backends.cuda.is_built = lambda: True
+        torch.cuda.device_count = lambda: 1
+        return find(*a, **k)
+    importlib.metadata.entry_points = found
+"""
+
+
+def test_nothing_is_named_at_import_where_torch_has_a_gpu(run_python):
+    """PyTorch has one accelerator in a process: another's name would end the training of CUDA's tensors."""
+    out = run_python(
+        TORCH_WITH_A_GPU
+        + """
+    import torch
+    assert torch.cuda.device_count() == 1
+    assert torch._C._get_privateuse1_backend_name() == "privateuseone"
+    torch.manual_seed(7)
+    import lazyt
+    assert torch.lazyt.initial_seed() == 7
+    print((torch.ones(2, device="lazyt") + 1).tolist())
+    """,
+        LAZYT_BACKEND="",
+    )
+    assert "[2.0, 2.0]" in out
+
+
+def test_a_backend_asked_for_is_named_at_import_also_beside_a_gpu(run_python):
+    out = run_python(
+        TORCH_WITH_A_GPU + "\n    import torch\n    print(torch.device('lazyt'))", LAZYT_BACKEND="ts"
+    )
+    assert "lazyt" in out
+
+
 def test_lazyt_imported_first(run_python):
     assert "2.0" in run_python("import lazyt, torch; print(torch.ones((), device='lazyt').item() + 1)")
 

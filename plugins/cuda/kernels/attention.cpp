@@ -21,17 +21,25 @@ struct Signature {
 constexpr Signature kPlain = {0, 3, 4, 5, 6, 7}, kFlash = {0, 5, 3, 4, 6, 0},
                     kFlashBackward = {1, 8, 6, 7, 9, 0};
 
-// ROWS queries (of the keys' gradients: keys), each a team of TEAM threads, against COLUMNS of the others at
-// a time.
+// ROWS queries (of the keys' gradients: keys) against COLUMNS of the others at a time. A team of threads has some rows, each
+// thread some columns of all of them, so that what it reads from shared memory serves several products.
 struct Tile {
   int64_t rows = 0, columns = 0;
+  int64_t team() const { return kThreads / std::min<int64_t>(rows, 16); }
 };
+// Elements of a row in shared memory: whole packs of 16 bytes, and an odd number of them, so that packs of neighbouring rows
+// lie in different banks.
+int64_t padded(int64_t size, uint64_t element) {
+  const int64_t pack = 16 / static_cast<int64_t>(element);
+  return ((size + pack - 1) / pack | 1) * pack;
+}
 std::optional<Tile> tile_for(int64_t e, int64_t ev, uint64_t element, bool backward) {
+  const int64_t row = padded(e, element), row_v = padded(ev, element);
   for (Tile t : {Tile{64, 32}, Tile{32, 32}, Tile{32, 16}, Tile{16, 16}, Tile{16, 8}, Tile{8, 8}, Tile{8, 4},
                  Tile{4, 4}, Tile{4, 2}, Tile{4, 1}}) {
-    const int64_t elements =
-        backward ? (t.rows + t.columns) * (e + ev + 2) + 2 * t.rows * t.columns + 2 * t.columns
-                 : (t.rows + t.columns) * (e + 1) + t.columns * ev + t.rows * t.columns;
+    const int64_t scores = t.rows * padded(t.columns, element);
+    const int64_t elements = backward ? (t.rows + t.columns) * (row + row_v) + 2 * scores
+                                      : (t.rows + t.columns) * row + t.columns * row_v + scores;
     if (static_cast<uint64_t>(elements) * element <= kShared) return t;
   }
   return std::nullopt;
@@ -130,11 +138,16 @@ struct Problem {
     out.emplace_back(name + "_COLUMN", literal(t.strides().back()));
   }
   Defines defines() const {
+    const uint64_t element = lazyt_dtype_size(compute_dtype(q.dtype));
     Defines out = {{"T", memory_type(q.dtype)},
                    {"C", register_type(q.dtype)},
                    {"ROWS", std::to_string(tile.rows)},
                    {"COLUMNS", std::to_string(tile.columns)},
-                   {"TEAM", std::to_string(kThreads / tile.rows)},
+                   {"TEAM", std::to_string(tile.team())},
+                   {"THREADS", std::to_string(kThreads)},
+                   {"WIDTH", std::to_string(padded(e, element))},
+                   {"WIDTH_V", std::to_string(padded(ev, element))},
+                   {"WIDTH_P", std::to_string(padded(tile.columns, element))},
                    {"HEADS", literal(head_count())},
                    {"RATIO", literal(ratio)},
                    {"L", literal(l)},
@@ -162,6 +175,8 @@ struct Problem {
 };
 
 // Words: q, k, v, mask, scale. score: of query i and key j of head h, from the product of their rows.
+//
+// A thread's rows are row(r), its columns column(c) of a tile; of what a row adds up it has the packs lane, lane + TEAM, ...
 constexpr std::string_view kCommon = R"(
 #define LAZYT_OUT (-LAZYT_INFINITY)
 #define DEFINE_SCORE \
@@ -173,69 +188,139 @@ constexpr std::string_view kCommon = R"(
     if (CAUSAL && j > i) score = LAZYT_OUT; \
     return score; \
   };
+#define DEFINE_TILE \
+  constexpr int kPack = 16 / (int)sizeof(C), kGroups = THREADS / TEAM, kRows = ROWS / kGroups, kColumns = (COLUMNS + TEAM - 1) / TEAM; \
+  constexpr int kPacks = (E + kPack - 1) / kPack, kPacksV = (EV + kPack - 1) / kPack; \
+  constexpr int kPer = (kPacks + TEAM - 1) / TEAM, kPerV = (kPacksV + TEAM - 1) / TEAM; \
+  const int lane = threadIdx.x % TEAM, group = threadIdx.x / TEAM; \
+  auto row = [&](int r) { return group + r * kGroups; }; \
+  auto column = [&](int c) { return lane + c * TEAM; };
+// Rows of zeros behind the last, and zeros behind a row's end.
+#define LOAD_TILE(to, size, width, word, NAME, first, count, limit) \
+  for (int x = threadIdx.x; x < (count) * (width); x += THREADS) \
+    to[x / (width)][x % (width)] = x % (width) < (size) && (first) + x / (width) < (limit) ? \
+      lazyt_load((const T*)a.w[word], NAME##_HEAD(h) + ((first) + x / (width)) * NAME##_ROW + x % (width) * NAME##_COLUMN) : (C)0;
+#ifndef LAZYT_ATTENTION_TEXT
+#define LAZYT_ATTENTION_TEXT
+// dots[r][c] += the product of a thread's rows and columns, element by element.
+template <int packs_, int groups_, int team_, int rows_, int columns_, int of_, int width_, class Value>
+__device__ __forceinline__ void lazyt_dots(Value (&dots)[rows_][columns_], const Value (*left)[width_], const Value (*right)[width_], int group, int lane) {
+  constexpr int kPack = 16 / (int)sizeof(Value);
+#pragma unroll 4
+  for (int x = 0; x < packs_ * kPack; x += kPack) {
+    lazyt_pack<Value, kPack> l[rows_], m[columns_];
+#pragma unroll
+    for (int r = 0; r < rows_; ++r) l[r] = lazyt_pack_at<kPack>((Value*)&left[group + r * groups_][x]);
+#pragma unroll
+    for (int c = 0; c < columns_; ++c) m[c] = lazyt_pack_at<kPack>((Value*)&right[lane + c * team_ < of_ ? lane + c * team_ : of_ - 1][x]);
+#pragma unroll
+    for (int v = 0; v < kPack; ++v)
+#pragma unroll
+      for (int r = 0; r < rows_; ++r)
+#pragma unroll
+        for (int c = 0; c < columns_; ++c) dots[r][c] = lazyt_fma(l[r].v[v], m[c].v[v], dots[r][c]);
+  }
+}
+// sums += weights, a row of them for each of a thread's rows, times `of_` rows of which it has some packs.
+template <int packs_, int groups_, int team_, int of_, int rows_, int per_, int weights_, int width_, class Value>
+__device__ __forceinline__ void lazyt_add_rows(lazyt_pack<Value, 16 / (int)sizeof(Value)> (&sums)[rows_][per_], const Value (*weights)[weights_],
+                                               const Value (*right)[width_], int group, int lane) {
+  constexpr int kPack = 16 / (int)sizeof(Value), kAtOnce = of_ % kPack == 0 ? kPack : 1;
+#pragma unroll 2
+  for (int j = 0; j < of_; j += kAtOnce) {
+    lazyt_pack<Value, kAtOnce> w[rows_];
+#pragma unroll
+    for (int r = 0; r < rows_; ++r) w[r] = lazyt_pack_at<kAtOnce>((Value*)&weights[group + r * groups_][j]);
+#pragma unroll
+    for (int k = 0; k < kAtOnce; ++k)
+#pragma unroll
+      for (int c = 0; c < per_; ++c)
+        if (packs_ % team_ == 0 || lane + c * team_ < packs_) {
+          const auto m = lazyt_pack_at<kPack>((Value*)&right[j + k][(lane + c * team_) * kPack]);
+#pragma unroll
+          for (int r = 0; r < rows_; ++r)
+#pragma unroll
+            for (int v = 0; v < kPack; ++v) sums[r][c].v[v] = lazyt_fma(w[r].v[k], m.v[v], sums[r][c].v[v]);
+        }
+  }
+}
+#endif
+#define STORE_ROW(NAME, word, size, per, sums, factor, at_row) \
+  for (int c = 0; c < (per); ++c) \
+    for (int v = 0; v < kPack; ++v) { \
+      const int x = (lane + c * TEAM) * kPack + v; \
+      if (x < (size)) lazyt_store((T*)a.w[word], NAME##_HEAD(h) + (at_row) * NAME##_ROW + x * NAME##_COLUMN, (sums)[c].v[v] * (factor)); \
+    }
 )";
 
 constexpr std::string_view kForward = R"(
-LAZYT_KERNEL(KERNEL, 7, ROWS * TEAM) {
-  constexpr int kThreads = ROWS * TEAM, kPer = (EV + TEAM - 1) / TEAM;
-  __shared__ C qs[ROWS][E + 1];
-  __shared__ C ks[COLUMNS][E + 1];
-  __shared__ C vs[COLUMNS][EV];
-  __shared__ C ps[ROWS][COLUMNS];
+LAZYT_KERNEL(KERNEL, 7, THREADS) {
+  __shared__ __align__(16) C qs[ROWS][WIDTH];
+  __shared__ __align__(16) C ks[COLUMNS][WIDTH];
+  __shared__ __align__(16) C vs[COLUMNS][WIDTH_V];
+  __shared__ __align__(16) C ps[ROWS][WIDTH_P];
   DEFINE_SCORE
-  const int lane = threadIdx.x % TEAM, row = threadIdx.x / TEAM;
+  DEFINE_TILE
   const long long tiles = (L + ROWS - 1) / ROWS;
   for (long long tile = blockIdx.x; tile < HEADS * tiles; tile += gridDim.x) {
-    const long long h = tile / tiles, i0 = tile % tiles * ROWS, i = i0 + row;
-    for (int x = threadIdx.x; x < ROWS * E; x += kThreads)
-      qs[x / E][x % E] = i0 + x / E < L ? lazyt_load((const T*)a.w[0], Q_HEAD(h) + (i0 + x / E) * Q_ROW + x % E * Q_COLUMN) : (C)0;
-    C sums[kPer], top = -LAZYT_INFINITY, sum = 0;
-    for (int c = 0; c < kPer; ++c) sums[c] = 0;
+    const long long h = tile / tiles, i0 = tile % tiles * ROWS;
+    LOAD_TILE(qs, E, WIDTH, 0, Q, i0, ROWS, L)
+    lazyt_pack<C, kPack> sums[kRows][kPerV] = {};
+    C top[kRows], sum[kRows] = {};
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) top[r] = -LAZYT_INFINITY;
     const long long keys = CAUSAL && i0 + ROWS < S ? i0 + ROWS : S;
     for (long long j0 = 0; j0 < keys; j0 += COLUMNS) {
       __syncthreads();
-      for (int x = threadIdx.x; x < COLUMNS * E; x += kThreads)
-        ks[x / E][x % E] = j0 + x / E < S ? lazyt_load((const T*)a.w[1], K_HEAD(h) + (j0 + x / E) * K_ROW + x % E * K_COLUMN) : (C)0;
-      for (int x = threadIdx.x; x < COLUMNS * EV; x += kThreads)
-        vs[x / EV][x % EV] = j0 + x / EV < S ? lazyt_load((const T*)a.w[2], V_HEAD(h) + (j0 + x / EV) * V_ROW + x % EV * V_COLUMN) : (C)0;
+      LOAD_TILE(ks, E, WIDTH, 1, K, j0, COLUMNS, S)
+      LOAD_TILE(vs, EV, WIDTH_V, 2, V, j0, COLUMNS, S)
       __syncthreads();
-      C best = top;
-      for (int j = lane; j < COLUMNS; j += TEAM) {
-        C dot = 0;
-        for (int x = 0; x < E; ++x) dot = lazyt_fma(qs[row][x], ks[j][x], dot);
-        const C score = i < L && j0 + j < S ? score_of(h, i, j0 + j, dot) : LAZYT_OUT;
-        ps[row][j] = score;
-        best = score > best || score != score ? score : best;
+      C scores[kRows][kColumns] = {};
+      lazyt_dots<kPacks, kGroups, TEAM, kRows, kColumns, COLUMNS>(scores, qs, ks, group, lane);
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+        const long long i = i0 + row(r);
+        C best = top[r];
+#pragma unroll
+        for (int c = 0; c < kColumns; ++c) {
+          const C score = i < L && column(c) < COLUMNS && j0 + column(c) < S ? score_of(h, i, j0 + column(c), scores[r][c]) : LAZYT_OUT;
+          scores[r][c] = score;
+          best = score > best || score != score ? score : best;
+        }
+#pragma unroll
+        for (int k = TEAM / 2; k > 0; k /= 2) {
+          const C other = lazyt_across(best, k);
+          best = other > best || other != other ? other : best;
+        }
+        // All masked so far: no number to subtract.
+        const bool none = best == LAZYT_OUT;
+        const C shrink = none ? (C)1 : exp(top[r] - best);
+        top[r] = best;
+        C part = 0;
+#pragma unroll
+        for (int c = 0; c < kColumns; ++c) {
+          const C p = none ? (C)0 : exp(scores[r][c] - best);
+          if (column(c) < COLUMNS) ps[row(r)][column(c)] = p;
+          part += p;
+        }
+#pragma unroll
+        for (int k = TEAM / 2; k > 0; k /= 2) part += lazyt_across(part, k);
+        sum[r] = sum[r] * shrink + part;
+#pragma unroll
+        for (int c = 0; c < kPerV; ++c)
+#pragma unroll
+          for (int v = 0; v < kPack; ++v) sums[r][c].v[v] *= shrink;
       }
-      for (int k = TEAM / 2; k > 0; k /= 2) {
-        const C other = lazyt_across(best, k);
-        best = other > best || other != other ? other : best;
-      }
-      // All masked so far: no number to subtract.
-      const bool none = best == LAZYT_OUT;
-      const C shrink = none ? (C)1 : exp(top - best);
-      top = best;
-      C part = 0;
-      for (int j = lane; j < COLUMNS; j += TEAM) {
-        const C p = none ? (C)0 : exp(ps[row][j] - top);
-        ps[row][j] = p;
-        part += p;
-      }
-      for (int k = TEAM / 2; k > 0; k /= 2) part += lazyt_across(part, k);
-      sum = sum * shrink + part;
       __syncwarp();
-      for (int c = 0; c < kPer; ++c) sums[c] *= shrink;
-      for (int j = 0; j < COLUMNS; ++j) {
-        const C p = ps[row][j];
-        for (int c = 0; c < kPer; ++c)
-          if (c * TEAM + lane < EV) sums[c] = lazyt_fma(p, vs[j][c * TEAM + lane], sums[c]);
-      }
+      lazyt_add_rows<kPacksV, kGroups, TEAM, COLUMNS>(sums, ps, vs, group, lane);
     }
-    const C scale_out = sum == 0 ? (C)0 : (C)1 / sum;  // all keys masked: zeros
-    if (i < L) {
-      for (int c = 0; c < kPer; ++c)
-        if (c * TEAM + lane < EV) lazyt_store((T*)a.w[5], O_HEAD(h) + i * O_ROW + (c * TEAM + lane) * O_COLUMN, sums[c] * scale_out);
-      if (KEEPS && lane == 0) lazyt_store((LT*)a.w[6], h * L + i, top + log(sum));
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      const long long i = i0 + row(r);
+      const C factor = sum[r] == 0 ? (C)0 : (C)1 / sum[r];  // all keys masked: zeros
+      if (i >= L) continue;
+      STORE_ROW(O, 5, EV, kPerV, sums[r], factor, i)
+      if (KEEPS && lane == 0) lazyt_store((LT*)a.w[6], h * L + i, top[r] + log(sum[r]));
     }
     __syncthreads();
   }
@@ -244,116 +329,114 @@ LAZYT_KERNEL(KERNEL, 7, ROWS * TEAM) {
 
 // Words: q, k, v, mask, scale, grad of out, log of sums, delta, gradients. P = exp(scores - lse), dS = P (dO
 // V' - delta), delta = the total of dO O in each row, which the queries' kernel, the first, leaves to the keys'.
-constexpr std::string_view kLoads = R"(
-#define LOAD_TILE(to, width, word, NAME, first, count, limit) \
-  for (int x = threadIdx.x; x < (count) * (width); x += kThreads) \
-    to[x / (width)][x % (width)] = (first) + x / (width) < (limit) ? \
-      lazyt_load((const T*)a.w[word], NAME##_HEAD(h) + ((first) + x / (width)) * NAME##_ROW + x % (width) * NAME##_COLUMN) : (C)0;
-)";
 constexpr std::string_view kQueries = R"(
-LAZYT_KERNEL(KERNEL, 10, ROWS * TEAM) {
-  constexpr int kThreads = ROWS * TEAM, kPer = (E + TEAM - 1) / TEAM;
-  __shared__ C qs[ROWS][E + 1];
-  __shared__ C gs[ROWS][EV + 1];
-  __shared__ C ks[COLUMNS][E + 1];
-  __shared__ C vs[COLUMNS][EV + 1];
-  __shared__ C ds[ROWS][COLUMNS];
+LAZYT_KERNEL(KERNEL, 10, THREADS) {
+  __shared__ __align__(16) C qs[ROWS][WIDTH];
+  __shared__ __align__(16) C gs[ROWS][WIDTH_V];
+  __shared__ __align__(16) C ks[COLUMNS][WIDTH];
+  __shared__ __align__(16) C vs[COLUMNS][WIDTH_V];
+  __shared__ __align__(16) C ds[ROWS][WIDTH_P];
   DEFINE_SCORE
-  const int lane = threadIdx.x % TEAM, row = threadIdx.x / TEAM;
+  DEFINE_TILE
   const long long tiles = (L + ROWS - 1) / ROWS;
   for (long long tile = blockIdx.x; tile < HEADS * tiles; tile += gridDim.x) {
-    const long long h = tile / tiles, i0 = tile % tiles * ROWS, i = i0 + row;
-    LOAD_TILE(qs, E, 0, Q, i0, ROWS, L)
-    LOAD_TILE(gs, EV, 5, G, i0, ROWS, L)
-    const C lse = i < L ? ((const C*)a.w[6])[h * L + i] : (C)0;
+    const long long h = tile / tiles, i0 = tile % tiles * ROWS;
+    LOAD_TILE(qs, E, WIDTH, 0, Q, i0, ROWS, L)
+    LOAD_TILE(gs, EV, WIDTH_V, 5, G, i0, ROWS, L)
     __syncthreads();
-    C delta = 0;
-    if (i < L)
-      for (int x = lane; x < EV; x += TEAM) delta = lazyt_fma(gs[row][x], lazyt_load((const T*)a.w[9], R_HEAD(h) + i * R_ROW + x * R_COLUMN), delta);
-    for (int k = TEAM / 2; k > 0; k /= 2) delta += lazyt_across(delta, k);
-    if (i < L && lane == 0) ((C*)a.w[7])[h * L + i] = delta;
-    C sums[kPer];
-    for (int c = 0; c < kPer; ++c) sums[c] = 0;
+    C lse[kRows], delta[kRows] = {};
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      const long long i = i0 + row(r);
+      lse[r] = i < L ? ((const C*)a.w[6])[h * L + i] : LAZYT_OUT;
+      if (i < L)
+        for (int x = lane; x < EV; x += TEAM) delta[r] = lazyt_fma(gs[row(r)][x], lazyt_load((const T*)a.w[9], R_HEAD(h) + i * R_ROW + x * R_COLUMN), delta[r]);
+#pragma unroll
+      for (int k = TEAM / 2; k > 0; k /= 2) delta[r] += lazyt_across(delta[r], k);
+      if (i < L && lane == 0) ((C*)a.w[7])[h * L + i] = delta[r];
+    }
+    lazyt_pack<C, kPack> sums[kRows][kPer] = {};
     const long long keys = CAUSAL && i0 + ROWS < S ? i0 + ROWS : S;
     for (long long j0 = 0; j0 < keys; j0 += COLUMNS) {
       __syncthreads();
-      LOAD_TILE(ks, E, 1, K, j0, COLUMNS, S)
-      LOAD_TILE(vs, EV, 2, V, j0, COLUMNS, S)
+      LOAD_TILE(ks, E, WIDTH, 1, K, j0, COLUMNS, S)
+      LOAD_TILE(vs, EV, WIDTH_V, 2, V, j0, COLUMNS, S)
       __syncthreads();
-      for (int j = lane; j < COLUMNS; j += TEAM) {
-        C dot = 0, dp = 0;
-        for (int x = 0; x < E; ++x) dot = lazyt_fma(qs[row][x], ks[j][x], dot);
-        for (int x = 0; x < EV; ++x) dp = lazyt_fma(gs[row][x], vs[j][x], dp);
-        // A row whose keys are all masked has no weights.
-        const bool real = i < L && j0 + j < S && lse != LAZYT_OUT;
-        ds[row][j] = real ? exp(score_of(h, i, j0 + j, dot) - lse) * (dp - delta) * scale : (C)0;
-      }
+      C dots[kRows][kColumns] = {}, grads[kRows][kColumns] = {};
+      lazyt_dots<kPacks, kGroups, TEAM, kRows, kColumns, COLUMNS>(dots, qs, ks, group, lane);
+      lazyt_dots<kPacksV, kGroups, TEAM, kRows, kColumns, COLUMNS>(grads, gs, vs, group, lane);
+#pragma unroll
+      for (int r = 0; r < kRows; ++r)
+#pragma unroll
+        for (int c = 0; c < kColumns; ++c) {
+          if (column(c) >= COLUMNS) continue;
+          // A row whose keys are all masked has no weights.
+          const bool real = j0 + column(c) < S && lse[r] != LAZYT_OUT;
+          ds[row(r)][column(c)] = real ? exp(score_of(h, i0 + row(r), j0 + column(c), dots[r][c]) - lse[r]) * (grads[r][c] - delta[r]) * scale : (C)0;
+        }
       __syncwarp();
-      for (int j = 0; j < COLUMNS; ++j)
-        for (int c = 0; c < kPer; ++c)
-          if (c * TEAM + lane < E) sums[c] = lazyt_fma(ds[row][j], ks[j][c * TEAM + lane], sums[c]);
+      lazyt_add_rows<kPacks, kGroups, TEAM, COLUMNS>(sums, ds, ks, group, lane);
     }
-    if (i < L)
-      for (int c = 0; c < kPer; ++c)
-        if (c * TEAM + lane < E) lazyt_store((T*)a.w[8], O_HEAD(h) + i * O_ROW + (c * TEAM + lane) * O_COLUMN, sums[c]);
+#pragma unroll
+    for (int r = 0; r < kRows; ++r)
+      if (i0 + row(r) < L) { STORE_ROW(O, 8, E, kPer, sums[r], (C)1, i0 + row(r)) }
     __syncthreads();
   }
 }
 )";
 constexpr std::string_view kKeys = R"(
-LAZYT_KERNEL(KERNEL, 10, ROWS * TEAM) {
-  constexpr int kThreads = ROWS * TEAM, kPer = (E + TEAM - 1) / TEAM, kPerV = (EV + TEAM - 1) / TEAM;
-  __shared__ C ks[ROWS][E + 1];
-  __shared__ C vs[ROWS][EV + 1];
-  __shared__ C qs[COLUMNS][E + 1];
-  __shared__ C gs[COLUMNS][EV + 1];
-  __shared__ C ps[ROWS][COLUMNS];
-  __shared__ C ds[ROWS][COLUMNS];
+LAZYT_KERNEL(KERNEL, 10, THREADS) {
+  __shared__ __align__(16) C ks[ROWS][WIDTH];
+  __shared__ __align__(16) C vs[ROWS][WIDTH_V];
+  __shared__ __align__(16) C qs[COLUMNS][WIDTH];
+  __shared__ __align__(16) C gs[COLUMNS][WIDTH_V];
+  __shared__ __align__(16) C ps[ROWS][WIDTH_P];
+  __shared__ __align__(16) C ds[ROWS][WIDTH_P];
   DEFINE_SCORE
-  const int lane = threadIdx.x % TEAM, row = threadIdx.x / TEAM;
+  DEFINE_TILE
   const long long tiles = (S + ROWS - 1) / ROWS;
   for (long long tile = blockIdx.x; tile < HEADS / RATIO * tiles; tile += gridDim.x) {
-    const long long j0 = tile % tiles * ROWS, j = j0 + row;
-    C sums[kPer], sums_v[kPerV];
-    for (int c = 0; c < kPer; ++c) sums[c] = 0;
-    for (int c = 0; c < kPerV; ++c) sums_v[c] = 0;
+    const long long j0 = tile % tiles * ROWS;
+    lazyt_pack<C, kPack> sums[kRows][kPer] = {}, sums_v[kRows][kPerV] = {};
     {
       const long long h = tile / tiles * RATIO;  // the macros read it
-      LOAD_TILE(ks, E, 1, K, j0, ROWS, S)
-      LOAD_TILE(vs, EV, 2, V, j0, ROWS, S)
+      LOAD_TILE(ks, E, WIDTH, 1, K, j0, ROWS, S)
+      LOAD_TILE(vs, EV, WIDTH_V, 2, V, j0, ROWS, S)
     }
     for (long long h = tile / tiles * RATIO; h < (tile / tiles + 1) * RATIO; ++h)
       for (long long i0 = CAUSAL ? j0 / COLUMNS * COLUMNS : 0; i0 < L; i0 += COLUMNS) {
         __syncthreads();
-        LOAD_TILE(qs, E, 0, Q, i0, COLUMNS, L)
-        LOAD_TILE(gs, EV, 5, G, i0, COLUMNS, L)
+        LOAD_TILE(qs, E, WIDTH, 0, Q, i0, COLUMNS, L)
+        LOAD_TILE(gs, EV, WIDTH_V, 5, G, i0, COLUMNS, L)
         __syncthreads();
-        for (int x = lane; x < COLUMNS; x += TEAM) {
-          const long long i = i0 + x;
-          C dot = 0, dp = 0;
-          for (int y = 0; y < E; ++y) dot = lazyt_fma(qs[x][y], ks[row][y], dot);
-          for (int y = 0; y < EV; ++y) dp = lazyt_fma(gs[x][y], vs[row][y], dp);
+        C dots[kRows][kColumns] = {}, grads[kRows][kColumns] = {};
+        lazyt_dots<kPacks, kGroups, TEAM, kRows, kColumns, COLUMNS>(dots, ks, qs, group, lane);
+        lazyt_dots<kPacksV, kGroups, TEAM, kRows, kColumns, COLUMNS>(grads, vs, gs, group, lane);
+#pragma unroll
+        for (int c = 0; c < kColumns; ++c) {
+          if (column(c) >= COLUMNS) continue;
+          const long long i = i0 + column(c);
           const C lse = i < L ? ((const C*)a.w[6])[h * L + i] : LAZYT_OUT;
-          const bool real = j < S && lse != LAZYT_OUT;
-          const C p = real ? exp(score_of(h, i, j, dot) - lse) : (C)0;
-          ps[row][x] = p;
-          ds[row][x] = real ? p * (dp - ((const C*)a.w[7])[h * L + i]) * scale : (C)0;
+          const C delta = i < L ? ((const C*)a.w[7])[h * L + i] : (C)0;
+#pragma unroll
+          for (int r = 0; r < kRows; ++r) {
+            const bool real = j0 + row(r) < S && lse != LAZYT_OUT;
+            const C p = real ? exp(score_of(h, i, j0 + row(r), dots[r][c]) - lse) : (C)0;
+            ps[row(r)][column(c)] = p;
+            ds[row(r)][column(c)] = real ? p * (grads[r][c] - delta) * scale : (C)0;
+          }
         }
         __syncwarp();
-        for (int x = 0; x < COLUMNS; ++x) {
-          for (int c = 0; c < kPer; ++c)
-            if (c * TEAM + lane < E) sums[c] = lazyt_fma(ds[row][x], qs[x][c * TEAM + lane], sums[c]);
-          for (int c = 0; c < kPerV; ++c)
-            if (c * TEAM + lane < EV) sums_v[c] = lazyt_fma(ps[row][x], gs[x][c * TEAM + lane], sums_v[c]);
-        }
+        lazyt_add_rows<kPacks, kGroups, TEAM, COLUMNS>(sums, ds, qs, group, lane);
+        lazyt_add_rows<kPacksV, kGroups, TEAM, COLUMNS>(sums_v, ps, gs, group, lane);
       }
     const long long h = tile / tiles * RATIO;
-    if (j < S) {
-      for (int c = 0; c < kPer; ++c)
-        if (c * TEAM + lane < E) lazyt_store((T*)a.w[8], GK_HEAD(h) + j * GK_ROW + (c * TEAM + lane) * GK_COLUMN, sums[c]);
-      for (int c = 0; c < kPerV; ++c)
-        if (c * TEAM + lane < EV) lazyt_store((T*)a.w[9], GV_HEAD(h) + j * GV_ROW + (c * TEAM + lane) * GV_COLUMN, sums_v[c]);
-    }
+#pragma unroll
+    for (int r = 0; r < kRows; ++r)
+      if (j0 + row(r) < S) {
+        STORE_ROW(GK, 8, E, kPer, sums[r], (C)1, j0 + row(r))
+        STORE_ROW(GV, 9, EV, kPerV, sums_v[r], (C)1, j0 + row(r))
+      }
     __syncthreads();
   }
 }
@@ -363,7 +446,7 @@ std::string text_of(std::initializer_list<std::string_view> parts) {
   std::string text(kTeamText);
   text += kCommon;
   for (std::string_view part : parts) text += part;
-  return text + "#undef LAZYT_OUT\n#undef DEFINE_SCORE\n#undef LOAD_TILE\n";
+  return text + "#undef LAZYT_OUT\n#undef DEFINE_SCORE\n#undef DEFINE_TILE\n#undef LOAD_TILE\n#undef STORE_ROW\n";
 }
 
 // A result whose dims lie in the order in which those of `like` do: heads that are a part of a token stay one.
@@ -431,10 +514,10 @@ void lower_flash_backward(Builder& b, const lazyt_node_t& node) {
   std::vector<StorageId> query_reads = reads;
   query_reads.push_back(out.storage), reads.push_back(delta.storage);
   key_words.push_back(Word::address(gk)), key_words.push_back(Word::address(gv));
-  b.add_kernel(specialise("attention_queries", text_of({kLoads, kQueries}), of_queries),
+  b.add_kernel(specialise("attention_queries", text_of({kQueries}), of_queries),
                {p.blocks(p.head_count(), p.l), 1, 1}, {kThreads, 1, 1}, 0, std::move(query_words), query_reads,
                {gq.storage, delta.storage});
-  b.add_kernel(specialise("attention_keys", text_of({kLoads, kKeys}), of_keys),
+  b.add_kernel(specialise("attention_keys", text_of({kKeys}), of_keys),
                {p.blocks(p.head_count() / p.ratio, p.s), 1, 1}, {kThreads, 1, 1}, 0, std::move(key_words),
                reads, {gk.storage, gv.storage});
 }

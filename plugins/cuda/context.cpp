@@ -1,30 +1,8 @@
 #include "context.h"
 
-#include <charconv>
-#include <chrono>
-#include <thread>
-
 namespace lazyt::cuda {
-namespace {
-
-// Most waits are short, and to be woken costs more than they last: so a thread looks for a while before it blocks.
-// LAZYT_CUDA_SPIN_US says how long; 0 never. Throws INVALID_ARGUMENT.
-std::chrono::microseconds spin() {
-  static const auto time = [] {
-    const std::string_view option = plugin::option("cuda", "spin_us");
-    uint32_t us = 50;
-    const auto [end, error] = std::from_chars(option.data(), option.data() + option.size(), us);
-    if (!option.empty() && (error != std::errc() || end != option.data() + option.size()))
-      throw plugin::Error(LAZYT_CODE_INVALID_ARGUMENT, "cuda: LAZYT_CUDA_SPIN_US is no number of microseconds: " + std::string(option));
-    return std::chrono::microseconds(us);
-  }();
-  return time;
-}
-
-}  // namespace
 
 Context::Context(int index) : index(index) {
-  spin();  // a wrong option is told here
   cuda::check(cu().cuDeviceGet(&device_, index), "cuDeviceGet");
   cuda::check(cu().cuDevicePrimaryCtxRetain(&handle_, device_), "cuDevicePrimaryCtxRetain");
 }
@@ -110,9 +88,6 @@ bool Mark::reached() const {
 }
 
 void Mark::wait() const {
-  using Clock = std::chrono::steady_clock;
-  for (const auto begin = Clock::now(); Clock::now() - begin < spin(); std::this_thread::yield())
-    if (reached()) return;
   if (reached_.load(std::memory_order_acquire)) return;
   context_->check(cu().cuEventSynchronize(event_), "work of the device");
   reached_.store(true, std::memory_order_release);

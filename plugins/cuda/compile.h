@@ -131,6 +131,7 @@ class LibraryStep : public Step {
   LibraryStep() : Step(Kind::kLibrary) {}
   // Whether it depends on more of a run than where its storages lie.
   virtual bool reads_numbers() const { return true; }
+  std::vector<StorageId> storages;  // all that it reads and writes
   virtual void run(const Run& run) const = 0;
 };
 
@@ -220,6 +221,9 @@ class Builder final : public toolkit::Builder {
   // strides and offset) of every storage it writes, and that no other thread reads.
   void add(std::unique_ptr<Step> step, const std::vector<StorageId>& reads, const std::vector<StorageId>& writes,
            const std::vector<StorageId>& reads_in_place = {}) {
+    if (step->kind == Step::Kind::kLibrary)
+      for (const auto* some : {&reads, &writes, &reads_in_place})
+        static_cast<LibraryStep&>(*step).storages.insert(static_cast<LibraryStep&>(*step).storages.end(), some->begin(), some->end());
     exe_.steps.push_back(std::move(step));
     note_step({reads, writes, reads_in_place});
   }

@@ -5,8 +5,8 @@
 namespace lazyt::cuda {
 namespace {
 
-// Double buffering needs two; a third for what changes now and then.
-constexpr size_t kVariants = 3;
+// Outputs (gradients) of the launches that may be under way (LAZYT_QUEUE, 4), of the one being made, and of the program.
+constexpr size_t kVariants = 6;
 
 CUDA_KERNEL_NODE_PARAMS kernel_params(const KernelStep& step, void** words) {
   CUDA_KERNEL_NODE_PARAMS p{};
@@ -116,7 +116,7 @@ std::shared_ptr<Graphs::Variant> Graphs::build(const Executable& executable, con
 
 void Graphs::update(Variant& variant, const Run& run, const std::vector<uint64_t>& words) {
   const Context& context = *device_.context;
-  const bool moved = variant.storages != run.storages;
+  const auto moved = [&](StorageId s) { return variant.storages[s] != run.storages[s]; };
   for (Node& n : variant.nodes) {
     if (const auto* kernel = as<KernelStep>(*n.step)) {
       const auto now = words.begin() + static_cast<ptrdiff_t>(n.first_word), end = now + static_cast<ptrdiff_t>(kernel->words.size());
@@ -125,13 +125,13 @@ void Graphs::update(Variant& variant, const Run& run, const std::vector<uint64_t
       const CUDA_KERNEL_NODE_PARAMS p = kernel_params(*kernel, &parameter);
       context.check(cu().cuGraphExecKernelNodeSetParams(variant.exec, n.node, &p), "cuGraphExecKernelNodeSetParams");
     } else if (const auto* copy = as<CopyStep>(*n.step)) {
-      if (!moved) continue;
+      if (!moved(copy->from.storage) && !moved(copy->to.storage)) continue;
       const CUDA_MEMCPY3D p = copy_params(*copy, run);
       context.check(cu().cuGraphExecMemcpyNodeSetParams(variant.exec, n.node, &p, context.handle()), "cuGraphExecMemcpyNodeSetParams");
     } else {
       // Its numbers are no words of its own: one that has some is captured again whatever has changed.
       const LibraryStep& library = *as<LibraryStep>(*n.step);
-      if (!moved && !library.reads_numbers()) continue;
+      if (!library.reads_numbers() && std::none_of(library.storages.begin(), library.storages.end(), moved)) continue;
       CUgraph child = capture(library, run);
       const CUresult result = cu().cuGraphExecChildGraphNodeSetParams(variant.exec, n.node, child);
       cu().cuGraphDestroy(std::exchange(n.child, child));

@@ -17,6 +17,7 @@ inline constexpr uint64_t kAlignment = 256;
 // Blocks from the driver, at once usable by every stream.
 class Pool {
  public:
+  static constexpr bool kLowestFirst = true;  // graphs know addresses (graph.h)
   explicit Pool(ContextRef context);
   ~Pool();
   // 0 when there is no more. Throws what else goes wrong.

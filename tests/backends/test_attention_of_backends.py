@@ -82,3 +82,52 @@ def test_gradients_are_eager_s(body, shape, dtype):
     tolerance = 1e-4 if dtype == torch.float32 else 1e-10
     for w, g in zip(*results, strict=True):
         torch.testing.assert_close(g, w, rtol=tolerance, atol=tolerance * max(1, w.abs().max().item()))
+
+
+def attended(q, k, v, **options):
+    q, k, v = (t.detach().requires_grad_() for t in (q, k, v))
+    y = F.scaled_dot_product_attention(q, k, v, **options)
+    (y.float() * torch.arange(y.shape[-1], device=y.device)).sum().backward()
+    return [t.detach().cpu().float() for t in (y, q.grad, k.grad, v.grad)]
+
+
+TILES = {
+    "more than a tile, whole packs": (torch.float32, (1, 2, 70, 64), 70, 64, {"is_causal": True}),
+    "no whole packs": (torch.float32, (1, 1, 37, 10), 41, 10, {}),
+    "one element": (torch.float32, (2, 1, 5, 1), 3, 1, {}),
+    "wide heads": (torch.float32, (1, 1, 19, 200), 33, 200, {}),
+    "very wide heads": (torch.float32, (1, 1, 9, 520), 11, 520, {}),
+    "values of another width": (torch.float32, (1, 2, 35, 24), 34, 40, {}),
+    "halves": (torch.bfloat16, (1, 2, 40, 32), 40, 32, {"is_causal": True}),
+    "doubles": (torch.float64, (1, 2, 40, 18), 33, 18, {}),
+    "a mask": (torch.float32, (1, 2, 40, 16), 33, 16, {"attn_mask": True}),
+}
+
+
+@pytest.mark.parametrize("case", list(TILES))
+def test_tiles_of_attention_are_eager_s(case):
+    dtype, of_queries, keys, width, options = TILES[case]
+    torch.manual_seed(3)
+    q = torch.randn(of_queries, dtype=dtype)
+    k = torch.randn(*of_queries[:2], keys, of_queries[3], dtype=dtype)
+    v = torch.randn(*of_queries[:2], keys, width, dtype=dtype)
+    if "attn_mask" in options:
+        options = {"attn_mask": torch.rand(of_queries[2], keys) < 0.8}
+    wanted = attended(q, k, v, **options)
+    moved = {n: o.to(DEVICE) if isinstance(o, torch.Tensor) else o for n, o in options.items()}
+    got = attended(q.to(DEVICE), k.to(DEVICE), v.to(DEVICE), **moved)
+    tolerance = 3e-2 if dtype == torch.bfloat16 else 1e-4
+    for w, g in zip(wanted, got, strict=True):
+        torch.testing.assert_close(g, w, rtol=tolerance, atol=tolerance * max(1, w.abs().max().item()))
+
+
+def test_attention_of_tensors_at_odd_addresses_is_eager_s():
+    """Rows of whole packs that begin one element behind a whole pack's address."""
+    torch.manual_seed(3)
+    flat = [torch.randn(2 * 40 * 16 + 1) for _ in range(3)]
+
+    def all_of(device):
+        return attended(*(t.to(device)[1:].view(1, 2, 40, 16) for t in flat), is_causal=True)
+
+    for w, g in zip(all_of("cpu"), all_of(DEVICE), strict=True):
+        torch.testing.assert_close(g, w, rtol=1e-4, atol=1e-4 * max(1, w.abs().max().item()))

@@ -37,6 +37,23 @@ TEST(BlockCache, AFreedBlockIsHandedOutAgain) {
   cache.give(block, again);
 }
 
+struct Ordered : Counting {
+  static constexpr bool kLowestFirst = true;
+};
+
+TEST(BlockCache, AStepThatRepeatsFindsItsBlocksWhereTheyWereInWhateverOrderTheyCameBack) {
+  uint64_t bytes = 0, size = 1000;
+  BlockCache<Ordered> cache(Ordered{{&bytes}});
+  std::vector<void*> first(8);
+  for (void*& block : first) block = cache.take(size);
+  for (size_t i : {3, 0, 7, 1, 6, 2, 5, 4}) cache.give(first[i], size);
+  std::sort(first.begin(), first.end());
+  for (int step = 0; step < 3; ++step) {
+    for (void* expected : first) EXPECT_EQ(cache.take(size), expected);
+    for (size_t i : {5, 2, 0, 4, 7, 1, 3, 6}) cache.give(first[i], size);
+  }
+}
+
 template <class Source>
 uint64_t most_of_growing_sizes(uint64_t& bytes) {
   BlockCache<Source> cache(Source{{&bytes}});

@@ -136,6 +136,10 @@ struct Problem {
     out.emplace_back(name + "_HEAD(h)", offset_text(dims, strides, "h"));
     out.emplace_back(name + "_ROW", literal(t.strides()[t.strides().size() - 2]));
     out.emplace_back(name + "_COLUMN", literal(t.strides().back()));
+    const int64_t pack = 16 / static_cast<int64_t>(lazyt_dtype_size(compute_dtype(q.dtype)));
+    const bool in_packs = t.strides().back() == 1 && t.dims().back() % pack == 0 &&
+                          std::all_of(t.strides().begin(), t.strides().end() - 1, [&](int64_t s) { return s % pack == 0; });
+    out.emplace_back(name + "_PACKS", in_packs ? "true" : "false");
   }
   Defines defines() const {
     const uint64_t element = lazyt_dtype_size(compute_dtype(q.dtype));
@@ -195,11 +199,24 @@ constexpr std::string_view kCommon = R"(
   const int lane = threadIdx.x % TEAM, group = threadIdx.x / TEAM; \
   auto row = [&](int r) { return group + r * kGroups; }; \
   auto column = [&](int c) { return lane + c * TEAM; };
-// Rows of zeros behind the last, and zeros behind a row's end.
-#define LOAD_TILE(to, size, width, word, NAME, first, count, limit) \
-  for (int x = threadIdx.x; x < (count) * (width); x += THREADS) \
-    to[x / (width)][x % (width)] = x % (width) < (size) && (first) + x / (width) < (limit) ? \
-      lazyt_load((const T*)a.w[word], NAME##_HEAD(h) + ((first) + x / (width)) * NAME##_ROW + x % (width) * NAME##_COLUMN) : (C)0;
+// Rows of zeros behind the last, and zeros behind a row's end up to a whole pack.
+#define LOAD_TILE(to, size, packs, word, NAME, first, count, limit) \
+  if (NAME##_PACKS && a.w[word] % alignof(lazyt_pack<T, kPack>) == 0) { \
+    for (int x = threadIdx.x; x < (count) * (packs); x += THREADS) { \
+      const int at = x / (packs), from = x % (packs) * kPack; \
+      lazyt_pack<T, kPack> seen = {}; \
+      if ((first) + at < (limit)) seen = lazyt_pack_at<kPack>((T*)a.w[word] + NAME##_HEAD(h) + ((first) + at) * NAME##_ROW + from); \
+      lazyt_pack<C, kPack> wide; \
+      for (int v = 0; v < kPack; ++v) wide.v[v] = lazyt_widen(seen.v[v]); \
+      lazyt_pack_at<kPack>(&to[at][from]) = wide; \
+    } \
+  } else { \
+    for (int x = threadIdx.x; x < (count) * (packs) * kPack; x += THREADS) { \
+      const int at = x / ((packs) * kPack), from = x % ((packs) * kPack); \
+      to[at][from] = from < (size) && (first) + at < (limit) ? \
+        lazyt_load((const T*)a.w[word], NAME##_HEAD(h) + ((first) + at) * NAME##_ROW + from * NAME##_COLUMN) : (C)0; \
+    } \
+  }
 #ifndef LAZYT_ATTENTION_TEXT
 #define LAZYT_ATTENTION_TEXT
 // dots[r][c] += the product of a thread's rows and columns, element by element.
@@ -264,7 +281,7 @@ LAZYT_KERNEL(KERNEL, 7, THREADS) {
   const long long tiles = (L + ROWS - 1) / ROWS;
   for (long long tile = blockIdx.x; tile < HEADS * tiles; tile += gridDim.x) {
     const long long h = tile / tiles, i0 = tile % tiles * ROWS;
-    LOAD_TILE(qs, E, WIDTH, 0, Q, i0, ROWS, L)
+    LOAD_TILE(qs, E, kPacks, 0, Q, i0, ROWS, L)
     lazyt_pack<C, kPack> sums[kRows][kPerV] = {};
     C top[kRows], sum[kRows] = {};
 #pragma unroll
@@ -272,8 +289,8 @@ LAZYT_KERNEL(KERNEL, 7, THREADS) {
     const long long keys = CAUSAL && i0 + ROWS < S ? i0 + ROWS : S;
     for (long long j0 = 0; j0 < keys; j0 += COLUMNS) {
       __syncthreads();
-      LOAD_TILE(ks, E, WIDTH, 1, K, j0, COLUMNS, S)
-      LOAD_TILE(vs, EV, WIDTH_V, 2, V, j0, COLUMNS, S)
+      LOAD_TILE(ks, E, kPacks, 1, K, j0, COLUMNS, S)
+      LOAD_TILE(vs, EV, kPacksV, 2, V, j0, COLUMNS, S)
       __syncthreads();
       C scores[kRows][kColumns] = {};
       lazyt_dots<kPacks, kGroups, TEAM, kRows, kColumns, COLUMNS>(scores, qs, ks, group, lane);
@@ -341,8 +358,8 @@ LAZYT_KERNEL(KERNEL, 10, THREADS) {
   const long long tiles = (L + ROWS - 1) / ROWS;
   for (long long tile = blockIdx.x; tile < HEADS * tiles; tile += gridDim.x) {
     const long long h = tile / tiles, i0 = tile % tiles * ROWS;
-    LOAD_TILE(qs, E, WIDTH, 0, Q, i0, ROWS, L)
-    LOAD_TILE(gs, EV, WIDTH_V, 5, G, i0, ROWS, L)
+    LOAD_TILE(qs, E, kPacks, 0, Q, i0, ROWS, L)
+    LOAD_TILE(gs, EV, kPacksV, 5, G, i0, ROWS, L)
     __syncthreads();
     C lse[kRows], delta[kRows] = {};
 #pragma unroll
@@ -359,8 +376,8 @@ LAZYT_KERNEL(KERNEL, 10, THREADS) {
     const long long keys = CAUSAL && i0 + ROWS < S ? i0 + ROWS : S;
     for (long long j0 = 0; j0 < keys; j0 += COLUMNS) {
       __syncthreads();
-      LOAD_TILE(ks, E, WIDTH, 1, K, j0, COLUMNS, S)
-      LOAD_TILE(vs, EV, WIDTH_V, 2, V, j0, COLUMNS, S)
+      LOAD_TILE(ks, E, kPacks, 1, K, j0, COLUMNS, S)
+      LOAD_TILE(vs, EV, kPacksV, 2, V, j0, COLUMNS, S)
       __syncthreads();
       C dots[kRows][kColumns] = {}, grads[kRows][kColumns] = {};
       lazyt_dots<kPacks, kGroups, TEAM, kRows, kColumns, COLUMNS>(dots, qs, ks, group, lane);
@@ -400,14 +417,14 @@ LAZYT_KERNEL(KERNEL, 10, THREADS) {
     lazyt_pack<C, kPack> sums[kRows][kPer] = {}, sums_v[kRows][kPerV] = {};
     {
       const long long h = tile / tiles * RATIO;  // the macros read it
-      LOAD_TILE(ks, E, WIDTH, 1, K, j0, ROWS, S)
-      LOAD_TILE(vs, EV, WIDTH_V, 2, V, j0, ROWS, S)
+      LOAD_TILE(ks, E, kPacks, 1, K, j0, ROWS, S)
+      LOAD_TILE(vs, EV, kPacksV, 2, V, j0, ROWS, S)
     }
     for (long long h = tile / tiles * RATIO; h < (tile / tiles + 1) * RATIO; ++h)
       for (long long i0 = CAUSAL ? j0 / COLUMNS * COLUMNS : 0; i0 < L; i0 += COLUMNS) {
         __syncthreads();
-        LOAD_TILE(qs, E, WIDTH, 0, Q, i0, COLUMNS, L)
-        LOAD_TILE(gs, EV, WIDTH_V, 5, G, i0, COLUMNS, L)
+        LOAD_TILE(qs, E, kPacks, 0, Q, i0, COLUMNS, L)
+        LOAD_TILE(gs, EV, kPacksV, 5, G, i0, COLUMNS, L)
         __syncthreads();
         C dots[kRows][kColumns] = {}, grads[kRows][kColumns] = {};
         lazyt_dots<kPacks, kGroups, TEAM, kRows, kColumns, COLUMNS>(dots, ks, qs, group, lane);

@@ -13,6 +13,7 @@
 #include <atomic>
 #include <bit>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -26,6 +27,8 @@ namespace toolkit __attribute__((visibility("hidden"))) {
 // keep blocks of every size it ever had. With `static constexpr bool is_middle(uint64_t bytes)` in it, blocks of sizes for which it
 // holds are counted apart: taking a new one gives back others, those first whose size is not asked for any more, so that in all no
 // more are had than were in use at once lately. A step that repeats finds all of its blocks; sizes that grow leave none behind.
+// With `static constexpr bool kLowestFirst = true` in it, of the unused blocks of a size the one with the lowest address is taken,
+// not the one given back last: a step that repeats finds each of its blocks where it was, in whatever order they were given back.
 // Thread-safe where Source is.
 template <class Source>
 class BlockCache {
@@ -66,7 +69,9 @@ class BlockCache {
     if (is_middle(bytes)) middle_in_use_.fetch_sub(bytes, std::memory_order_relaxed);
     std::lock_guard lock(mutex_);
     try {
-      free_[class_of(bytes).index].push_back(block);
+      auto& unused = free_[class_of(bytes).index];
+      unused.push_back(block);
+      if constexpr (is_lowest_first()) std::push_heap(unused.begin(), unused.end(), std::greater<Address>());
       cached_.fetch_add(bytes, std::memory_order_relaxed);
       if (is_middle(bytes)) middle_cached_ += bytes;
     } catch (...) {
@@ -103,6 +108,10 @@ class BlockCache {
     if constexpr (requires { Source::is_middle(bytes); }) return Source::is_middle(bytes);
     return false;
   }
+  static constexpr bool is_lowest_first() {
+    if constexpr (requires { Source::kLowestFirst; }) return Source::kLowestFirst;
+    return false;
+  }
   // A block that lies unused, or Address{}, and room for a new one was made.
   Address take_unused(SizeClass size) {
     std::lock_guard lock(mutex_);
@@ -121,8 +130,10 @@ class BlockCache {
   // A block of a class that has one unused.
   Address pop(uint32_t index) noexcept {
     const uint64_t bytes = bytes_of(index);
-    const Address block = free_[index].back();
-    free_[index].pop_back();
+    auto& unused = free_[index];
+    if constexpr (is_lowest_first()) std::pop_heap(unused.begin(), unused.end(), std::greater<Address>());
+    const Address block = unused.back();
+    unused.pop_back();
     cached_.fetch_sub(bytes, std::memory_order_relaxed);
     if (is_middle(bytes)) middle_cached_ -= bytes;
     return block;

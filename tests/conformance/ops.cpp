@@ -216,6 +216,16 @@ class OpTest : public Case {
  public:
   explicit OpTest(const OpCase& c) : case_(c) {}
 
+  // Open beside each case's own device (DEV-3): what is made when an index is opened first, the context of a GPU, is then made
+  // once for all cases of a process.
+  static void SetUpTestSuite() {
+    if (!Subject::get().table) return;
+    lazyt_device_t* handle = nullptr;
+    host()->status->release(plugin().device->open(0, &handle));
+    opened_.reset(handle);
+  }
+  static void TearDownTestSuite() { opened_.reset(); }
+
   void TestBody() override {
     base::Ref<ir::Program> program = parse(case_.text);
     MUST(program);
@@ -250,6 +260,8 @@ class OpTest : public Case {
   }
 
  private:
+  inline static DevicePtr opened_;
+
   void compare(const char* rule, size_t index, const base::Meta& meta, const Bytes& got,
                const Expected& expected) {
     const std::vector<uint64_t> at = places(meta);

@@ -58,14 +58,14 @@ TEST_F(Graph, PointersThatMoveEachTimeAreUpdated) {
   auto exe = chain(100, 4);
   const auto built = counted("instantiated");
   std::vector<BufferPtr> kept;
-  for (int i = 0; i < 12; ++i) {
+  for (int i = 0; i < 16; ++i) {
     const Floats x(100, static_cast<float>(i));
     kept.push_back(upload(x));
     kept.push_back(alloc(100));
     const EventPtr done = run(*exe, kept[kept.size() - 2], 2, kept.back());
     EXPECT_EQ(download(kept.back(), 100, {done.get()}), expected(x, 2, 4));
   }
-  EXPECT_EQ(counted("instantiated"), built + 3);
+  EXPECT_EQ(counted("instantiated"), built + 6);
 }
 
 TEST_F(Graph, AnUpdateChangesNoLaunchThatIsStillToRun) {
@@ -162,6 +162,48 @@ TEST_F(Graph, ANumberThatOnlyALibraryReadsIsNeverAnOldOne) {
   EXPECT_NE(result(3), first);
   EXPECT_EQ(result(2), first);
   EXPECT_GT(counted("graph_launches"), 0u);
+}
+
+// The same with a number of its own.
+struct Numberless final : LibraryStep {
+  CUfunction function;
+  StorageId from, to;
+  mutable int runs = 0;
+  bool reads_numbers() const override { return false; }
+  void run(const Run& run) const override {
+    ++runs;
+    const double one = 1;
+    uint64_t words[5] = {run.storages[from], run.storages[to], 100, 0, 0};
+    std::memcpy(&words[3], &one, 8);
+    std::memcpy(&words[4], &one, 8);
+    void* parameter = words;
+    check(cu().cuLaunchKernel(function, 1, 1, 1, 256, 1, 1, 0, run.stream, &parameter, nullptr), "cuLaunchKernel");
+  }
+  std::string describe() const override { return "library"; }
+};
+
+// Capturing a call costs many times what setting a kernel's parameters does.
+TEST_F(Graph, ACallIsCapturedAgainOnlyWhereItsOwnTensorsMove) {
+  for (const bool moves : {false, true}) {
+    auto exe = chain(100, 4);
+    auto made = std::make_unique<Numberless>();
+    const Numberless& call = *made;
+    made->function = scale_, made->from = 3, made->to = 4;  // in the arena
+    made->storages = {3, 4};
+    if (moves) made->storages.push_back(0);
+    exe->steps[1] = std::move(made);
+    std::vector<BufferPtr> kept;
+    auto run_once = [&](int i) {
+      kept.push_back(upload(Floats(100, static_cast<float>(i))));
+      kept.push_back(alloc(100));
+      const EventPtr done = run(*exe, kept[kept.size() - 2], 1, kept.back());
+      EXPECT_EQ(download(kept.back(), 100, {done.get()}), expected(Floats(100, static_cast<float>(i)), 1, 4));
+    };
+    for (int i = 0; i < 8; ++i) run_once(i);
+    const int before = call.runs;
+    for (int i = 8; i < 12; ++i) run_once(i);
+    EXPECT_EQ(call.runs, before + (moves ? 4 : 0));
+  }
 }
 
 TEST_F(Graph, AFaultInAGraphLosesTheDevice) {

@@ -46,7 +46,7 @@ declare -A limits=([machine]=40 [build]=540 [loading]=40 [tutorial]=120 [conform
   [dlpack]=60 [graphs]=120 [programs]=150 [tutorial_ts]=90 [memcheck]=200 [models]=150 [compile]=240 [opinfo_forward]=300 [racecheck]=200
   [opinfo_backward]=300)
 stages=(machine build loading tutorial conformance steps operators dlpack graphs programs tutorial_ts memcheck models
-  opinfo_forward racecheck opinfo_backward)
+  compile opinfo_forward racecheck opinfo_backward)
 
 # ---- what each stage runs; every line goes through `run`, so that --dry-run can show it
 

@@ -314,6 +314,122 @@ void log_softmax_backward_columns(T* grad_in, const T* grad, const T* out, int64
   });
 }
 
+// ---- short rows: as many at once as a vector has lanes, turned so that a vector has one element of each
+
+template <class C>
+constexpr int kMostShort = kWidth<C> < 4 ? 2 : kWidth<C> * 3 / 4;  // from then on a row by itself is as fast
+
+// Turns kWidth rows of n elements, one behind the other, into n columns of kWidth elements, and back.
+template <class C>
+struct Turn {
+  using Index = Vec<std::conditional_t<sizeof(C) == 4, int32_t, int64_t>>;
+  static constexpr int w = kWidth<C>;
+  int n;
+  Index column_vector[kMostShort<C>], column_at[kMostShort<C>];  // of each element of a column: which vector of the rows, and where in it
+  Index row_column[kMostShort<C>], row_at[kMostShort<C>];        // of each element of such a vector: which column, and where in it
+
+  explicit Turn(int64_t of) : n(static_cast<int>(of)) {
+    for (int k = 0; k < n; ++k)
+      for (int i = 0; i < w; ++i) {
+        column_vector[k][i] = (i * n + k) / w, column_at[k][i] = (i * n + k) % w;
+        row_column[k][i] = (k * w + i) % n, row_at[k][i] = (k * w + i) / n;
+      }
+  }
+  INLINE void to_columns(const Vec<C>* rows, Vec<C>* columns) const { pick(rows, columns, column_vector, column_at); }
+  INLINE void to_rows(const Vec<C>* columns, Vec<C>* rows) const { pick(columns, rows, row_column, row_at); }
+
+ private:
+  INLINE void pick(const Vec<C>* from, Vec<C>* to, const Index* which, const Index* at) const {
+    for (int k = 0; k < n; ++k) {
+      Vec<C> v = __builtin_shuffle(from[0], at[k]);
+      for (int j = 1; j < n; ++j) v = which[k] == j ? __builtin_shuffle(from[j], at[k]) : v;
+      to[k] = v;
+    }
+  }
+};
+
+// f(x, y) over the columns x[operand][element] of so many rows; y[element] is what they become.
+template <class T, size_t K, class F>
+INLINE void over_short_rows(T* out, const T* const (&in)[K], int64_t rows, int64_t n, F f) {
+  using C = Compute<T>;
+  constexpr int w = kWidth<C>;
+  const Turn<C> turn(n);
+  Vec<C> turned[kMostShort<C>], x[K][kMostShort<C>], y[kMostShort<C>];
+  T last[w * kMostShort<C>];  // rows that are no whole vector of them, behind which others may end
+  for (int64_t r = 0; r < rows; r += w) {
+    const auto count = static_cast<size_t>((rows - r < w ? rows - r : w) * n) * sizeof(T);
+    const bool whole = rows - r >= w;
+    for (size_t k = 0; k < K; ++k) {
+      const T* from = in[k] + r * n;
+      if (!whole) {
+        std::memset(last, 0, sizeof last);
+        std::memcpy(last, from, count);
+        from = last;
+      }
+      for (int64_t v = 0; v < n; ++v) turned[v] = load(from + v * w, Full<C>{});
+      turn.to_columns(turned, x[k]);
+    }
+    f(x, y);
+    turn.to_rows(y, turned);
+    T* const to = whole ? out + r * n : last;
+    for (int64_t v = 0; v < n; ++v) store(to + v * w, turned[v], Full<C>{});
+    if (!whole) std::memcpy(out + r * n, last, count);
+  }
+}
+
+INLINE Vec<float> log(Vec<float> x) { return vm::math::log<Vec<float>>(x); }
+INLINE Vec<double> log(Vec<double> x) {
+  for (int i = 0; i < kWidth<double>; ++i) x[i] = std::log(x[i]);
+  return x;
+}
+template <class C>
+INLINE Vec<C> greatest(const Vec<C>* x, int64_t n) {
+  Vec<C> m = splat(kLowest<C>);
+  for (int64_t i = 0; i < n; ++i) m = max<C>(x[i], m);
+  return m;
+}
+
+template <class T>
+void softmax_short(T* out, const T* in, int64_t rows, int64_t n) {
+  using C = Compute<T>;
+  over_short_rows<T, 1>(out, {in}, rows, n, [&](const auto& x, auto& y) __attribute__((always_inline)) {
+    const Vec<C> shift = greatest<C>(x[0], n);
+    Vec<C> sum = {};
+    for (int64_t i = 0; i < n; ++i) sum += y[i] = exp(x[0][i] - shift);
+    const Vec<C> scale = C(1) / sum;
+    for (int64_t i = 0; i < n; ++i) y[i] *= scale;
+  });
+}
+template <class T>
+void log_softmax_short(T* out, const T* in, int64_t rows, int64_t n) {
+  using C = Compute<T>;
+  over_short_rows<T, 1>(out, {in}, rows, n, [&](const auto& x, auto& y) __attribute__((always_inline)) {
+    const Vec<C> shift = greatest<C>(x[0], n);
+    Vec<C> sum = {};
+    for (int64_t i = 0; i < n; ++i) sum += exp(x[0][i] - shift);
+    const Vec<C> log_sum = log(sum);
+    for (int64_t i = 0; i < n; ++i) y[i] = x[0][i] - shift - log_sum;
+  });
+}
+template <class T>
+void softmax_backward_short(T* grad_in, const T* grad, const T* out, int64_t rows, int64_t n) {
+  using C = Compute<T>;
+  over_short_rows<T, 2>(grad_in, {grad, out}, rows, n, [&](const auto& x, auto& y) __attribute__((always_inline)) {
+    Vec<C> dot = {};
+    for (int64_t i = 0; i < n; ++i) dot += x[0][i] * x[1][i];
+    for (int64_t i = 0; i < n; ++i) y[i] = (x[0][i] - dot) * x[1][i];
+  });
+}
+template <class T>
+void log_softmax_backward_short(T* grad_in, const T* grad, const T* out, int64_t rows, int64_t n) {
+  using C = Compute<T>;
+  over_short_rows<T, 2>(grad_in, {grad, out}, rows, n, [&](const auto& x, auto& y) __attribute__((always_inline)) {
+    Vec<C> sum = {};
+    for (int64_t i = 0; i < n; ++i) sum += x[0][i];
+    for (int64_t i = 0; i < n; ++i) y[i] = x[0][i] - exp(x[1][i]) * sum;
+  });
+}
+
 // ---- sums. Floats are added in runs of kRun, double from then on.
 
 constexpr int64_t kRun = 4096;
@@ -762,6 +878,7 @@ void softmax_grad(C* d, const C* p, int64_t n, C delta, C factor) {
 template <class T>
 constexpr RowKernels<T> row_kernels() {
   return {softmax<T>, log_softmax<T>, softmax_backward<T>, log_softmax_backward<T>, logsumexp<T>,
+          kMostShort<Compute<T>>, softmax_short<T>, log_softmax_short<T>, softmax_backward_short<T>, log_softmax_backward_short<T>,
           softmax_columns<T>, log_softmax_columns<T>, softmax_backward_columns<T>, log_softmax_backward_columns<T>,
           sum<T>, sum_squares<T>, column_sums<T>, column_squares<T>, normalize<T>, affine<T>, affine_columns<T>,
           backward_sums<T>, backward<T>, backward_weights<T>, column_backward_sums<T>, backward_columns<T>,

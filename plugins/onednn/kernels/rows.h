@@ -27,6 +27,13 @@ struct RowKernels {
   void (*log_softmax_backward)(T* grad_in, const T* grad, const T* out, int64_t n);
   double (*logsumexp)(const T* in, int64_t n);
 
+  // Of `rows` rows one behind the other, n <= most_short.
+  int64_t most_short;
+  void (*softmax_short)(T* out, const T* in, int64_t rows, int64_t n);
+  void (*log_softmax_short)(T* out, const T* in, int64_t rows, int64_t n);
+  void (*softmax_backward_short)(T* grad_in, const T* grad, const T* out, int64_t rows, int64_t n);
+  void (*log_softmax_backward_short)(T* grad_in, const T* grad, const T* out, int64_t rows, int64_t n);
+
   void (*softmax_columns)(T* out, const T* in, int64_t n, int64_t out_stride, int64_t in_stride, int width);
   void (*log_softmax_columns)(T* out, const T* in, int64_t n, int64_t out_stride, int64_t in_stride, int width);
   void (*softmax_backward_columns)(T* grad_in, const T* grad, const T* out, int64_t n, int64_t grad_in_stride,

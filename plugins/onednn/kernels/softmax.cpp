@@ -28,6 +28,13 @@ bool walks(const Lines<K>& lines) {
   return lines.rows() || (lines.side_by_side && (lines.width >= kFewest || lines.n < kFewest));
 }
 
+// Whether the lines are rows that lie one behind the other in all operands.
+template <size_t K>
+bool is_one_run(const Lines<K>& lines) {
+  return lines.rows() && lines.width == 1 && lines.dims.size() == 1 &&
+         (lines.dims[0] <= 1 || std::all_of(lines.strides.begin(), lines.strides.end(), [&](const Dims& s) { return s[0] == lines.n; }));
+}
+
 // ---- softmax
 
 template <bool kLog>
@@ -50,6 +57,10 @@ void lower_softmax(Builder& b, const lazyt_node_t& node) {
       const RowKernels<T>& kernels = rows().of<T>();
       const T* x = frame.at<T>(in);
       T* y = frame.at<T>(out);
+      if (lines.n <= kernels.most_short && is_one_run(lines))
+        return parallel(frame, lines.count(), lines.count() * lines.n, [&](int64_t begin, int64_t end) {
+          (kLog ? kernels.log_softmax_short : kernels.softmax_short)(y + begin * lines.n, x + begin * lines.n, end - begin, lines.n);
+        });
       const bool whole = lines.rows();
       for_lines(frame, lines, kColumns, [&](const auto& at, int64_t width) {
         if (whole)
@@ -81,6 +92,11 @@ void lower_softmax_backward(Builder& b, const lazyt_node_t& node) {
       const RowKernels<T>& kernels = rows().of<T>();
       const T *g = frame.at<T>(grad), *o = frame.at<T>(y);
       T* gi = frame.at<T>(out);
+      if (lines.n <= kernels.most_short && is_one_run(lines))
+        return parallel(frame, lines.count(), lines.count() * lines.n, [&](int64_t begin, int64_t end) {
+          (kLog ? kernels.log_softmax_backward_short : kernels.softmax_backward_short)(gi + begin * lines.n, g + begin * lines.n,
+                                                                                      o + begin * lines.n, end - begin, lines.n);
+        });
       const bool whole = lines.rows();
       for_lines(frame, lines, kColumns, [&](const auto& at, int64_t width) {
         if (whole)

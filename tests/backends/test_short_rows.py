@@ -1,5 +1,7 @@
 """Operands that begin anew after a few elements (numbers a row, a row for all, parts of rows): values are eager's."""
 
+import os
+
 import pytest
 import torch
 
@@ -67,3 +69,47 @@ def test_places_of_extremes(dtype):
 
         for want, got in zip(call(x), call(x.to("lazyt")), strict=True):
             torch.testing.assert_close(got.cpu(), want, rtol=0, atol=0, equal_nan=True)
+
+
+def short_rows(n, dtype):
+    torch.manual_seed(n)
+    x = torch.randn(53, n)  # 53: no whole number of vectors
+    x[3] = -torch.inf
+    x[7, n // 2] = torch.inf
+    x[11, 0] = torch.nan
+    x[20, n - 1] = -torch.inf
+    x[30] = 1e4
+    return x.to(dtype), torch.randn(53, n).to(dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=lambda d: str(d)[6:])
+@pytest.mark.parametrize("n", [1, 2, 4, 5, 6, 9, 12, 16, 17, 31, 33, 63, 64, 65])
+def test_softmax_and_its_kin_of_short_rows(n, dtype):
+    if os.environ.get("LAZYT_BACKEND") == "cuda" and (n not in (1, 5, 33) or dtype != torch.float32):
+        pytest.skip("a kernel for each: some are enough")
+    x, g = short_rows(n, dtype)
+    aten = torch.ops.aten
+
+    def call(x, g):
+        y, logs = torch.softmax(x, 1), torch.log_softmax(x, 1)
+        return (
+            y,
+            logs,
+            aten._softmax_backward_data(g, y, 1, dtype),
+            aten._log_softmax_backward_data(g, logs, 1, dtype),
+            torch.softmax(x.view(53, 1, n), 1),  # of one element
+            torch.softmax(x[1:, : n // 2 + 1], 1),  # rows that lie apart
+            torch.softmax(x.t(), 0),
+        )
+
+    tolerance = {torch.float32: 4e-6, torch.float64: 1e-14, torch.bfloat16: 2e-2}[dtype]
+    for want, got in zip(call(x, g), call(x.to("lazyt"), g.to("lazyt")), strict=True):
+        torch.testing.assert_close(got.cpu(), want, rtol=tolerance, atol=tolerance, equal_nan=True)
+
+
+def test_a_row_is_the_same_in_whatever_company():
+    for n in (1, 3, 5, 12, 17, 40):
+        x = torch.randn(50, n)
+        whole = torch.softmax(x.to("lazyt"), 1).cpu()
+        for rows in (1, 15, 16, 17, 49):
+            assert torch.equal(torch.softmax(x[:rows].to("lazyt"), 1).cpu(), whole[:rows])

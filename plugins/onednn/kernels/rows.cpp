@@ -44,13 +44,45 @@ INLINE Vec<C> splat(C x) {
   return x - Vec<C>{};
 }
 
+// The first m elements of a vector, zeros behind them; a call of memcpy would take as long as a row of 100 elements.
+template <class Raw, class T>
+INLINE Raw load_some(const T* p, int m) {
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__)
+  const uint32_t mask = (uint32_t{1} << m) - 1;  // m < 32
+  if constexpr (sizeof(T) == 4 && sizeof(Raw) == 64) return (Raw)_mm512_maskz_loadu_epi32(static_cast<__mmask16>(mask), p);
+  if constexpr (sizeof(T) == 8 && sizeof(Raw) == 64) return (Raw)_mm512_maskz_loadu_epi64(static_cast<__mmask8>(mask), p);
+  if constexpr (sizeof(T) == 2 && sizeof(Raw) == 32) return (Raw)_mm256_maskz_loadu_epi16(static_cast<__mmask16>(mask), p);
+#elif defined(__AVX2__)
+  if constexpr (sizeof(T) == 4 && sizeof(Raw) == 32)
+    return (Raw)_mm256_maskload_epi32(reinterpret_cast<const int*>(p), _mm256_cmpgt_epi32(_mm256_set1_epi32(m), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)));
+  if constexpr (sizeof(T) == 8 && sizeof(Raw) == 32)
+    return (Raw)_mm256_maskload_epi64(reinterpret_cast<const long long*>(p), _mm256_cmpgt_epi64(_mm256_set1_epi64x(m), _mm256_setr_epi64x(0, 1, 2, 3)));
+#endif
+  Raw raw{};
+  std::memcpy(&raw, p, static_cast<size_t>(m) * sizeof(T));
+  return raw;
+}
+template <class Raw, class T>
+INLINE void store_some(T* p, Raw raw, int m) {
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__)
+  const uint32_t mask = (uint32_t{1} << m) - 1;
+  if constexpr (sizeof(T) == 4 && sizeof(Raw) == 64) return _mm512_mask_storeu_epi32(p, static_cast<__mmask16>(mask), (__m512i)raw);
+  if constexpr (sizeof(T) == 8 && sizeof(Raw) == 64) return _mm512_mask_storeu_epi64(p, static_cast<__mmask8>(mask), (__m512i)raw);
+  if constexpr (sizeof(T) == 2 && sizeof(Raw) == 32) return _mm256_mask_storeu_epi16(p, static_cast<__mmask16>(mask), (__m256i)raw);
+#elif defined(__AVX2__)
+  if constexpr (sizeof(T) == 4 && sizeof(Raw) == 32)
+    return _mm256_maskstore_epi32(reinterpret_cast<int*>(p), _mm256_cmpgt_epi32(_mm256_set1_epi32(m), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)), (__m256i)raw);
+  if constexpr (sizeof(T) == 8 && sizeof(Raw) == 32)
+    return _mm256_maskstore_epi64(reinterpret_cast<long long*>(p), _mm256_cmpgt_epi64(_mm256_set1_epi64x(m), _mm256_setr_epi64x(0, 1, 2, 3)), (__m256i)raw);
+#endif
+  std::memcpy(p, &raw, static_cast<size_t>(m) * sizeof(T));
+}
 template <class T, class M>
 INLINE Vec<Compute<T>> load(const T* p, M m) {
   using Raw = std::conditional_t<std::is_same_v<T, Compute<T>>, Vec<Compute<T>>, Shorts>;
   Raw raw;
   if constexpr (std::is_same_v<M, int>) {
-    raw = Raw{};
-    std::memcpy(&raw, p, static_cast<size_t>(m) * sizeof(T));
+    raw = load_some<Raw>(p, m);
   } else {
     std::memcpy(&raw, p, sizeof raw);
   }
@@ -63,7 +95,7 @@ template <class T, class M>
 INLINE void store(T* p, Vec<Compute<T>> v, M m) {
   auto put = [&](auto raw) __attribute__((always_inline)) {
     if constexpr (std::is_same_v<M, int>)
-      std::memcpy(p, &raw, static_cast<size_t>(m) * sizeof(T));
+      store_some(p, raw, m);
     else
       std::memcpy(p, &raw, sizeof raw);
   };
@@ -316,27 +348,98 @@ void log_softmax_backward_columns(T* grad_in, const T* grad, const T* out, int64
 
 // ---- short rows: as many at once as a vector has lanes, turned so that a vector has one element of each
 
+template <class V, int... i>
+INLINE V zip_low(V a, V b, std::integer_sequence<int, i...>) {
+  return __builtin_shufflevector(a, b, (i % 2 * int(sizeof...(i)) + i / 2)...);
+}
+template <class V, int... i>
+INLINE V zip_high(V a, V b, std::integer_sequence<int, i...>) {
+  return __builtin_shufflevector(a, b, (i % 2 * int(sizeof...(i)) + i / 2 + int(sizeof...(i)) / 2)...);
+}
 template <class C>
-constexpr int kMostShort = kWidth<C> < 4 ? 2 : kWidth<C> * 3 / 4;  // from then on a row by itself is as fast
+INLINE void transpose(Vec<C> (&v)[kWidth<C>]) {
+  constexpr int w = kWidth<C>;
+  constexpr auto all = std::make_integer_sequence<int, w>();
+  Vec<C> zipped[w];
+#pragma GCC unroll 4
+  for (int step = 1; step < w; step *= 2) {
+#pragma GCC unroll 8
+    for (int i = 0; i < w / 2; ++i) {
+      zipped[2 * i] = zip_low(v[i], v[i + w / 2], all);
+      zipped[2 * i + 1] = zip_high(v[i], v[i + w / 2], all);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < w; ++i) v[i] = zipped[i];
+  }
+}
 
-// Turns kWidth rows of n elements, one behind the other, into n columns of kWidth elements, and back.
+// Whether load and store take some elements of a vector at the price of all.
+template <class T>
+#if defined(__AVX512BW__)
+constexpr bool kTakesSome = true;
+#elif defined(__AVX2__)
+constexpr bool kTakesSome = sizeof(T) >= 4;
+#else
+constexpr bool kTakesSome = false;
+#endif
 template <class C>
+constexpr int kMostPicked = kWidth<C> < 4 ? 2 : kWidth<C> * 3 / 4;
+// From then on a row by itself is as fast.
+template <class T>
+constexpr int kMostShort = kTakesSome<T> ? 4 * kWidth<Compute<T>> : kMostPicked<Compute<T>>;
+
+// Turns kWidth rows of n elements, one behind the other, into n columns of kWidth elements, and back: of few elements by picking each
+// from the vectors that the rows are together, else by squares.
+template <class T>
 struct Turn {
+  using C = Compute<T>;
   using Index = Vec<std::conditional_t<sizeof(C) == 4, int32_t, int64_t>>;
-  static constexpr int w = kWidth<C>;
-  int n;
-  Index column_vector[kMostShort<C>], column_at[kMostShort<C>];  // of each element of a column: which vector of the rows, and where in it
-  Index row_column[kMostShort<C>], row_at[kMostShort<C>];        // of each element of such a vector: which column, and where in it
+  static constexpr int w = kWidth<C>, most = kMostPicked<C>;
+  const int n;
+  const bool picks = n <= (kTakesSome<T> ? w / 4 : most);
+  Index column_vector[most], column_at[most];  // of each element of a column: which vector of the rows, and where in it
+  Index row_column[most], row_at[most];        // of each element of such a vector: which column, and where in it
 
   explicit Turn(int64_t of) : n(static_cast<int>(of)) {
-    for (int k = 0; k < n; ++k)
+    for (int k = 0; picks && k < n; ++k)
       for (int i = 0; i < w; ++i) {
         column_vector[k][i] = (i * n + k) / w, column_at[k][i] = (i * n + k) % w;
         row_column[k][i] = (k * w + i) % n, row_at[k][i] = (k * w + i) / n;
       }
   }
-  INLINE void to_columns(const Vec<C>* rows, Vec<C>* columns) const { pick(rows, columns, column_vector, column_at); }
-  INLINE void to_rows(const Vec<C>* columns, Vec<C>* rows) const { pick(columns, rows, row_column, row_at); }
+  INLINE void to_columns(const T* rows, Vec<C>* columns) const {
+    if (picks) {
+      Vec<C> seen[most];
+      for (int k = 0; k < n; ++k) seen[k] = load(rows + k * w, Full<C>{});
+      pick(seen, columns, column_vector, column_at);
+    } else if constexpr (kTakesSome<T>) {
+      for (int j = 0; j < n; j += w) {
+        const int m = n - j < w ? n - j : w;
+        Vec<C> v[w];
+#pragma GCC unroll 16
+        for (int i = 0; i < w; ++i) v[i] = load(rows + i * n + j, m);
+        transpose<C>(v);
+        for (int i = 0; i < m; ++i) columns[j + i] = v[i];
+      }
+    }
+  }
+  INLINE void to_rows(const Vec<C>* columns, T* rows) const {
+    if (picks) {
+      Vec<C> made[most];
+      pick(columns, made, row_column, row_at);
+      for (int k = 0; k < n; ++k) store(rows + k * w, made[k], Full<C>{});
+    } else if constexpr (kTakesSome<T>) {
+      for (int j = 0; j < n; j += w) {
+        const int m = n - j < w ? n - j : w;
+        Vec<C> v[w];
+#pragma GCC unroll 16
+        for (int i = 0; i < w; ++i) v[i] = i < m ? columns[j + i] : Vec<C>{};
+        transpose<C>(v);
+#pragma GCC unroll 16
+        for (int i = 0; i < w; ++i) store(rows + i * n + j, v[i], m);
+      }
+    }
+  }
 
  private:
   INLINE void pick(const Vec<C>* from, Vec<C>* to, const Index* which, const Index* at) const {
@@ -353,9 +456,9 @@ template <class T, size_t K, class F>
 INLINE void over_short_rows(T* out, const T* const (&in)[K], int64_t rows, int64_t n, F f) {
   using C = Compute<T>;
   constexpr int w = kWidth<C>;
-  const Turn<C> turn(n);
-  Vec<C> turned[kMostShort<C>], x[K][kMostShort<C>], y[kMostShort<C>];
-  T last[w * kMostShort<C>];  // rows that are no whole vector of them, behind which others may end
+  const Turn<T> turn(n);
+  Vec<C> x[K][kMostShort<T>], y[kMostShort<T>];
+  T last[w * kMostShort<T>];  // rows that are no whole vector of them, behind which others may end
   for (int64_t r = 0; r < rows; r += w) {
     const auto count = static_cast<size_t>((rows - r < w ? rows - r : w) * n) * sizeof(T);
     const bool whole = rows - r >= w;
@@ -366,13 +469,10 @@ INLINE void over_short_rows(T* out, const T* const (&in)[K], int64_t rows, int64
         std::memcpy(last, from, count);
         from = last;
       }
-      for (int64_t v = 0; v < n; ++v) turned[v] = load(from + v * w, Full<C>{});
-      turn.to_columns(turned, x[k]);
+      turn.to_columns(from, x[k]);
     }
     f(x, y);
-    turn.to_rows(y, turned);
-    T* const to = whole ? out + r * n : last;
-    for (int64_t v = 0; v < n; ++v) store(to + v * w, turned[v], Full<C>{});
+    turn.to_rows(y, whole ? out + r * n : last);
     if (!whole) std::memcpy(out + r * n, last, count);
   }
 }
@@ -716,30 +816,6 @@ void strip_of(int rows, int64_t k, float alpha, const float* a, const float* b, 
 
 // Rows i and i + w / 2 are zipped to rows 2 i and 2 i + 1: an element's place, row and column as one number, is rotated by a
 // bit, and after as many times as a row's number has bits they have changed places.
-template <class V, int... i>
-INLINE V zip_low(V a, V b, std::integer_sequence<int, i...>) {
-  return __builtin_shufflevector(a, b, (i % 2 * int(sizeof...(i)) + i / 2)...);
-}
-template <class V, int... i>
-INLINE V zip_high(V a, V b, std::integer_sequence<int, i...>) {
-  return __builtin_shufflevector(a, b, (i % 2 * int(sizeof...(i)) + i / 2 + int(sizeof...(i)) / 2)...);
-}
-template <class C>
-INLINE void transpose(Vec<C> (&v)[kWidth<C>]) {
-  constexpr int w = kWidth<C>;
-  constexpr auto all = std::make_integer_sequence<int, w>();
-  Vec<C> zipped[w];
-#pragma GCC unroll 4
-  for (int step = 1; step < w; step *= 2) {
-#pragma GCC unroll 8
-    for (int i = 0; i < w / 2; ++i) {
-      zipped[2 * i] = zip_low(v[i], v[i + w / 2], all);
-      zipped[2 * i + 1] = zip_high(v[i], v[i + w / 2], all);
-    }
-#pragma GCC unroll 16
-    for (int i = 0; i < w; ++i) v[i] = zipped[i];
-  }
-}
 template <class C>
 INLINE void transpose_square(C* out, int64_t out_row, const C* in, int64_t in_row) {
   constexpr int w = kWidth<C>;
@@ -878,7 +954,7 @@ void softmax_grad(C* d, const C* p, int64_t n, C delta, C factor) {
 template <class T>
 constexpr RowKernels<T> row_kernels() {
   return {softmax<T>, log_softmax<T>, softmax_backward<T>, log_softmax_backward<T>, logsumexp<T>,
-          kMostShort<Compute<T>>, softmax_short<T>, log_softmax_short<T>, softmax_backward_short<T>, log_softmax_backward_short<T>,
+          kMostShort<T>, softmax_short<T>, log_softmax_short<T>, softmax_backward_short<T>, log_softmax_backward_short<T>,
           softmax_columns<T>, log_softmax_columns<T>, softmax_backward_columns<T>, log_softmax_backward_columns<T>,
           sum<T>, sum_squares<T>, column_sums<T>, column_squares<T>, normalize<T>, affine<T>, affine_columns<T>,
           backward_sums<T>, backward<T>, backward_weights<T>, column_backward_sums<T>, backward_columns<T>,

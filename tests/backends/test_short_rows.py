@@ -4,6 +4,7 @@ import os
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 pytestmark = pytest.mark.usefixtures("no_islands")
 
@@ -100,6 +101,8 @@ def test_softmax_and_its_kin_of_short_rows(n, dtype):
             torch.softmax(x.view(53, 1, n), 1),  # of one element
             torch.softmax(x[1:, : n // 2 + 1], 1),  # rows that lie apart
             torch.softmax(x.t(), 0),
+            torch.logsumexp(x, 1),
+            torch.logsumexp(x, 1, keepdim=True) + x,
         )
 
     tolerance = {torch.float32: 4e-6, torch.float64: 1e-14, torch.bfloat16: 2e-2}[dtype]
@@ -113,3 +116,28 @@ def test_a_row_is_the_same_in_whatever_company():
         whole = torch.softmax(x.to("lazyt"), 1).cpu()
         for rows in (1, 15, 16, 17, 49):
             assert torch.equal(torch.softmax(x[:rows].to("lazyt"), 1).cpu(), whole[:rows])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=lambda d: str(d)[6:])
+@pytest.mark.parametrize("n", [1, 2, 4, 7, 12, 16, 33, 64])
+def test_norms_of_short_rows(n, dtype):
+    if os.environ.get("LAZYT_BACKEND") == "cuda" and (n not in (1, 7, 33) or dtype != torch.float32):
+        pytest.skip("a kernel for each: some are enough")
+    torch.manual_seed(n)
+    x, w, b = (torch.randn(*shape, dtype=torch.float64) for shape in ((53, n), (n,), (n,)))
+    x[20] += 3000  # far from zero
+    x[30] = 5
+
+    def call(x, w, b):
+        y, mean, rstd = torch.native_layer_norm(x, [n], w, b, 1e-5)
+        return y, mean, rstd, F.layer_norm(x, [n]), F.rms_norm(x, [n], w, eps=1e-5)
+
+    x, w, b = x.to(dtype), w.to(dtype), b.to(dtype)
+    exact = [t.double() for t in call(x.double(), w.double(), b.double())]
+    eager = [t.double() for t in call(x, w, b)]
+    got = [t.cpu().double() for t in call(*(t.to("lazyt") for t in (x, w, b)))]
+    for want, e, g in zip(exact, eager, got, strict=True):
+        # No further off than eager, but for roundings of what is summed, a row at a time.
+        off, allowed = (g - want).abs().amax(-1), (e - want).abs().amax(-1)
+        step = torch.finfo(dtype).eps * (1 + want.abs().amax(-1) + x.double().abs().amax(-1))
+        assert bool((off <= 2 * allowed + 16 * step).all()), (off - 2 * allowed).max()

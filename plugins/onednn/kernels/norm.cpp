@@ -127,6 +127,9 @@ void lower_row_norm(Builder& b, const lazyt_node_t& node) {
             C *means = mean.template at<C>(frame), *rstds = rstd.template at<C>(frame);
             const double e = frame.as_double(eps), count = static_cast<double>(n);
             parallel(frame, m, m * n * 4, [&](int64_t begin, int64_t end) {
+              if (n <= kernels.most_short)
+                return kernels.norm_short(y + begin * n, means ? means + begin : nullptr, rstds ? rstds + begin : nullptr, x + begin * n,
+                                          end - begin, n, !kRms, e, w, bi);
               for (int64_t i = begin; i < end; ++i) {
                 const C mu = kRms ? C(0) : static_cast<C>(kernels.sum(x + i * n, n) / count);
                 const C r = static_cast<C>(1 / std::sqrt(kernels.sum_squares(x + i * n, n, mu) / count + e));

@@ -451,7 +451,8 @@ struct Turn {
   }
 };
 
-// f(x, y) over the columns x[operand][element] of so many rows; y[element] is what they become.
+// f(x, y, r, m) over the columns x[operand][element] of the rows r to r + m; y[element] is what they become. Without `out` nothing is
+// written.
 template <class T, size_t K, class F>
 INLINE void over_short_rows(T* out, const T* const (&in)[K], int64_t rows, int64_t n, F f) {
   using C = Compute<T>;
@@ -471,7 +472,8 @@ INLINE void over_short_rows(T* out, const T* const (&in)[K], int64_t rows, int64
       }
       turn.to_columns(from, x[k]);
     }
-    f(x, y);
+    f(x, y, r, static_cast<int>(whole ? w : rows - r));
+    if (!out) continue;
     turn.to_rows(y, whole ? out + r * n : last);
     if (!whole) std::memcpy(out + r * n, last, count);
   }
@@ -492,7 +494,7 @@ INLINE Vec<C> greatest(const Vec<C>* x, int64_t n) {
 template <class T>
 void softmax_short(T* out, const T* in, int64_t rows, int64_t n) {
   using C = Compute<T>;
-  over_short_rows<T, 1>(out, {in}, rows, n, [&](const auto& x, auto& y) __attribute__((always_inline)) {
+  over_short_rows<T, 1>(out, {in}, rows, n, [&](const auto& x, auto& y, int64_t, int) __attribute__((always_inline)) {
     const Vec<C> shift = greatest<C>(x[0], n);
     Vec<C> sum = {};
     for (int64_t i = 0; i < n; ++i) sum += y[i] = exp(x[0][i] - shift);
@@ -503,7 +505,7 @@ void softmax_short(T* out, const T* in, int64_t rows, int64_t n) {
 template <class T>
 void log_softmax_short(T* out, const T* in, int64_t rows, int64_t n) {
   using C = Compute<T>;
-  over_short_rows<T, 1>(out, {in}, rows, n, [&](const auto& x, auto& y) __attribute__((always_inline)) {
+  over_short_rows<T, 1>(out, {in}, rows, n, [&](const auto& x, auto& y, int64_t, int) __attribute__((always_inline)) {
     const Vec<C> shift = greatest<C>(x[0], n);
     Vec<C> sum = {};
     for (int64_t i = 0; i < n; ++i) sum += exp(x[0][i] - shift);
@@ -514,7 +516,7 @@ void log_softmax_short(T* out, const T* in, int64_t rows, int64_t n) {
 template <class T>
 void softmax_backward_short(T* grad_in, const T* grad, const T* out, int64_t rows, int64_t n) {
   using C = Compute<T>;
-  over_short_rows<T, 2>(grad_in, {grad, out}, rows, n, [&](const auto& x, auto& y) __attribute__((always_inline)) {
+  over_short_rows<T, 2>(grad_in, {grad, out}, rows, n, [&](const auto& x, auto& y, int64_t, int) __attribute__((always_inline)) {
     Vec<C> dot = {};
     for (int64_t i = 0; i < n; ++i) dot += x[0][i] * x[1][i];
     for (int64_t i = 0; i < n; ++i) y[i] = (x[0][i] - dot) * x[1][i];
@@ -523,10 +525,49 @@ void softmax_backward_short(T* grad_in, const T* grad, const T* out, int64_t row
 template <class T>
 void log_softmax_backward_short(T* grad_in, const T* grad, const T* out, int64_t rows, int64_t n) {
   using C = Compute<T>;
-  over_short_rows<T, 2>(grad_in, {grad, out}, rows, n, [&](const auto& x, auto& y) __attribute__((always_inline)) {
+  over_short_rows<T, 2>(grad_in, {grad, out}, rows, n, [&](const auto& x, auto& y, int64_t, int) __attribute__((always_inline)) {
     Vec<C> sum = {};
     for (int64_t i = 0; i < n; ++i) sum += x[0][i];
     for (int64_t i = 0; i < n; ++i) y[i] = x[0][i] - exp(x[1][i]) * sum;
+  });
+}
+
+template <class T>
+void logsumexp_short(T* out, const T* in, int64_t rows, int64_t n) {
+  using C = Compute<T>;
+  over_short_rows<T, 1>(static_cast<T*>(nullptr), {in}, rows, n, [&](const auto& x, auto&, int64_t r, int m) __attribute__((always_inline)) {
+    const Vec<C> most = greatest<C>(x[0], n), shift = most - most == 0 ? most : Vec<C>{};  // infinities stay themselves
+    Vec<C> sum = {};
+    for (int64_t i = 0; i < n; ++i) sum += exp(x[0][i] - shift);
+    store(out + r, log(sum) + shift, m);
+  });
+}
+// The mean is taken twice, the second time of what is left, so that rows far from zero lose nothing.
+template <class T>
+void norm_short(T* out, Compute<T>* means, Compute<T>* rstds, const T* in, int64_t rows, int64_t n, bool centred, double eps,
+                const Compute<T>* weight, const Compute<T>* bias) {
+  using C = Compute<T>;
+  const C count = static_cast<C>(n);
+  over_short_rows<T, 1>(out, {in}, rows, n, [&](const auto& x, auto& y, int64_t r, int m) __attribute__((always_inline)) {
+    Vec<C> mean = {}, left = {}, squares = {};
+    if (centred)
+      for (int64_t i = 0; i < n; ++i) mean += x[0][i];
+    mean /= count;
+    for (int64_t i = 0; i < n; ++i) {
+      y[i] = x[0][i] - mean;
+      left += y[i];
+      squares += y[i] * y[i];
+    }
+    left = centred ? left / count : Vec<C>{};
+    Vec<C> rstd = squares / count - left * left + static_cast<C>(eps);
+    for (int i = 0; i < kWidth<C>; ++i) rstd[i] = 1 / std::sqrt(rstd[i]);
+    for (int64_t i = 0; i < n; ++i) {
+      y[i] = (y[i] - left) * rstd;
+      if (weight) y[i] *= weight[i];
+      if (bias) y[i] += bias[i];
+    }
+    if (means) store(means + r, mean + left, m);
+    if (rstds) store(rstds + r, rstd, m);
   });
 }
 
@@ -955,6 +996,7 @@ template <class T>
 constexpr RowKernels<T> row_kernels() {
   return {softmax<T>, log_softmax<T>, softmax_backward<T>, log_softmax_backward<T>, logsumexp<T>,
           kMostShort<T>, softmax_short<T>, log_softmax_short<T>, softmax_backward_short<T>, log_softmax_backward_short<T>,
+          logsumexp_short<T>, norm_short<T>,
           softmax_columns<T>, log_softmax_columns<T>, softmax_backward_columns<T>, log_softmax_backward_columns<T>,
           sum<T>, sum_squares<T>, column_sums<T>, column_squares<T>, normalize<T>, affine<T>, affine_columns<T>,
           backward_sums<T>, backward<T>, backward_weights<T>, column_backward_sums<T>, backward_columns<T>,

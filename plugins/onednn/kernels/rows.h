@@ -33,6 +33,9 @@ struct RowKernels {
   void (*log_softmax_short)(T* out, const T* in, int64_t rows, int64_t n);
   void (*softmax_backward_short)(T* grad_in, const T* grad, const T* out, int64_t rows, int64_t n);
   void (*log_softmax_backward_short)(T* grad_in, const T* grad, const T* out, int64_t rows, int64_t n);
+  void (*logsumexp_short)(T* out, const T* in, int64_t rows, int64_t n);  // a number a row
+  // Layer norm, or RMS norm where not centred; means, rstds: a number a row, or null.
+  void (*norm_short)(T* out, C* means, C* rstds, const T* in, int64_t rows, int64_t n, bool centred, double eps, const C* weight, const C* bias);
 
   void (*softmax_columns)(T* out, const T* in, int64_t n, int64_t out_stride, int64_t in_stride, int width);
   void (*log_softmax_columns)(T* out, const T* in, int64_t n, int64_t out_stride, int64_t in_stride, int width);

@@ -141,6 +141,16 @@ void lower_logsumexp(Builder& b, const lazyt_node_t& node) {
   const Tensor out = b.make_dense(node.results);
   with_floating(out.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
+    const Tensor rows_of_in = with_last_axis(b, in, reduced);
+    const int64_t n = rows_of_in.dims().back();
+    if (n > 0 && n <= rows().of<T>().most_short && rows_of_in.layout.is_dense())
+      return b.add("logsumexp", {rows_of_in.storage}, {out.storage}, [=, count = rows_of_in.count() / n](const Frame& frame) {
+        const T* x = frame.at<T>(rows_of_in);
+        T* y = frame.at<T>(out);
+        parallel(frame, count, count * n, [&](int64_t begin, int64_t end) {
+          rows().of<T>().logsumexp_short(y + begin, x + begin * n, end - begin, n);
+        });
+      });
     add_reduction<T, T>(b, "logsumexp", in, out, reduced, true, [](T& y, const T* x, int64_t n, int64_t) {
       y = narrow<T>(static_cast<Compute<T>>(rows().of<T>().logsumexp(x, n)));
     });

@@ -3,6 +3,7 @@
 #include "rows.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -394,24 +395,21 @@ template <class T>
 struct Turn {
   using C = Compute<T>;
   using Index = Vec<std::conditional_t<sizeof(C) == 4, int32_t, int64_t>>;
-  static constexpr int w = kWidth<C>, most = kMostPicked<C>;
+  static constexpr int w = kWidth<C>, most = kTakesSome<T> ? w / 4 : kMostPicked<C>;
+  // Of rows of one length.
+  struct Picks {
+    Index column_vector[most], column_at[most];  // of each element of a column: which vector of the rows, and where in it
+    Index row_column[most], row_at[most];        // of each element of such a vector: which column, and where in it
+  };
   const int n;
-  const bool picks = n <= (kTakesSome<T> ? w / 4 : most);
-  Index column_vector[most], column_at[most];  // of each element of a column: which vector of the rows, and where in it
-  Index row_column[most], row_at[most];        // of each element of such a vector: which column, and where in it
+  const Picks* const picks;  // null: by squares
 
-  explicit Turn(int64_t of) : n(static_cast<int>(of)) {
-    for (int k = 0; picks && k < n; ++k)
-      for (int i = 0; i < w; ++i) {
-        column_vector[k][i] = (i * n + k) / w, column_at[k][i] = (i * n + k) % w;
-        row_column[k][i] = (k * w + i) % n, row_at[k][i] = (k * w + i) / n;
-      }
-  }
+  explicit Turn(int64_t of) : n(static_cast<int>(of)), picks(n <= most ? &picks_of(n) : nullptr) {}
   INLINE void to_columns(const T* rows, Vec<C>* columns) const {
     if (picks) {
       Vec<C> seen[most];
       for (int k = 0; k < n; ++k) seen[k] = load(rows + k * w, Full<C>{});
-      pick(seen, columns, column_vector, column_at);
+      pick(seen, columns, picks->column_vector, picks->column_at);
     } else if constexpr (kTakesSome<T>) {
       for (int j = 0; j < n; j += w) {
         const int m = n - j < w ? n - j : w;
@@ -426,7 +424,7 @@ struct Turn {
   INLINE void to_rows(const Vec<C>* columns, T* rows) const {
     if (picks) {
       Vec<C> made[most];
-      pick(columns, made, row_column, row_at);
+      pick(columns, made, picks->row_column, picks->row_at);
       for (int k = 0; k < n; ++k) store(rows + k * w, made[k], Full<C>{});
     } else if constexpr (kTakesSome<T>) {
       for (int j = 0; j < n; j += w) {
@@ -442,6 +440,19 @@ struct Turn {
   }
 
  private:
+  static const Picks& picks_of(int n) {
+    static const std::array<Picks, most + 1> all = [] {
+      std::array<Picks, most + 1> made{};
+      for (int of = 1; of <= most; ++of)
+        for (int k = 0; k < of; ++k)
+          for (int i = 0; i < w; ++i) {
+            made[of].column_vector[k][i] = (i * of + k) / w, made[of].column_at[k][i] = (i * of + k) % w;
+            made[of].row_column[k][i] = (k * w + i) % of, made[of].row_at[k][i] = (k * w + i) / of;
+          }
+      return made;
+    }();
+    return all[static_cast<size_t>(n)];
+  }
   INLINE void pick(const Vec<C>* from, Vec<C>* to, const Index* which, const Index* at) const {
     for (int k = 0; k < n; ++k) {
       Vec<C> v = __builtin_shuffle(from[0], at[k]);

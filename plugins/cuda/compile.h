@@ -221,9 +221,10 @@ class Builder final : public toolkit::Builder {
   // strides and offset) of every storage it writes, and that no other thread reads.
   void add(std::unique_ptr<Step> step, const std::vector<StorageId>& reads, const std::vector<StorageId>& writes,
            const std::vector<StorageId>& reads_in_place = {}) {
-    if (step->kind == Step::Kind::kLibrary)
-      for (const auto* some : {&reads, &writes, &reads_in_place})
-        static_cast<LibraryStep&>(*step).storages.insert(static_cast<LibraryStep&>(*step).storages.end(), some->begin(), some->end());
+    if (step->kind == Step::Kind::kLibrary) {
+      auto& storages = static_cast<LibraryStep&>(*step).storages;
+      for (const auto* some : {&reads, &writes, &reads_in_place}) storages.insert(storages.end(), some->begin(), some->end());
+    }
     exe_.steps.push_back(std::move(step));
     note_step({reads, writes, reads_in_place});
   }

@@ -141,3 +141,10 @@ def test_norms_of_short_rows(n, dtype):
         off, allowed = (g - want).abs().amax(-1), (e - want).abs().amax(-1)
         step = torch.finfo(dtype).eps * (1 + want.abs().amax(-1) + x.double().abs().amax(-1))
         assert bool((off <= 2 * allowed + 16 * step).all()), (off - 2 * allowed).max()
+
+
+def test_a_row_of_equal_elements_has_no_variance():
+    """Without an epsilon nothing hides a variance that rounding has made negative."""
+    x = torch.tensor([0.1, 1 / 3, 1e-3, 77.7])[:, None].expand(4, 7).contiguous()
+    rstd = torch.native_layer_norm(x.to("lazyt"), [7], None, None, 0.0)[2].cpu()
+    assert not bool(rstd.isnan().any()), rstd

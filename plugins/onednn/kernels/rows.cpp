@@ -564,16 +564,16 @@ void norm_short(T* out, Compute<T>* means, Compute<T>* rstds, const T* in, int64
     if (centred)
       for (int64_t i = 0; i < n; ++i) mean += x[0][i];
     mean /= count;
+    for (int64_t i = 0; i < n; ++i) left += y[i] = x[0][i] - mean;
+    left = centred ? left / count : Vec<C>{};
     for (int64_t i = 0; i < n; ++i) {
-      y[i] = x[0][i] - mean;
-      left += y[i];
+      y[i] -= left;
       squares += y[i] * y[i];
     }
-    left = centred ? left / count : Vec<C>{};
-    Vec<C> rstd = squares / count - left * left + static_cast<C>(eps);
+    Vec<C> rstd = squares / count + static_cast<C>(eps);
     for (int i = 0; i < kWidth<C>; ++i) rstd[i] = 1 / std::sqrt(rstd[i]);
     for (int64_t i = 0; i < n; ++i) {
-      y[i] = (y[i] - left) * rstd;
+      y[i] *= rstd;
       if (weight) y[i] *= weight[i];
       if (bias) y[i] += bias[i];
     }

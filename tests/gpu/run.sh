@@ -43,10 +43,10 @@ fi
 
 # In the order of what they say, with the seconds that each may take: half an hour down to `models`.
 declare -A limits=([machine]=40 [build]=540 [loading]=40 [tutorial]=120 [conformance]=150 [steps]=220 [operators]=360
-  [dlpack]=60 [graphs]=120 [programs]=150 [tutorial_ts]=90 [memcheck]=200 [models]=150 [compile]=240 [opinfo_forward]=300 [racecheck]=200
+  [dlpack]=60 [backends]=420 [graphs]=120 [programs]=150 [tutorial_ts]=90 [memcheck]=200 [models]=150 [compile]=240 [opinfo_forward]=300 [racecheck]=200
   [opinfo_backward]=300)
 stages=(machine build loading tutorial conformance steps operators dlpack graphs programs tutorial_ts memcheck models
-  compile opinfo_forward racecheck opinfo_backward)
+  backends compile opinfo_forward racecheck opinfo_backward)
 
 # ---- what each stage runs; every line goes through `run`, so that --dry-run can show it
 
@@ -93,6 +93,12 @@ stage_operators() { run "$venv/bin/lazyt" conformance cuda --profile full --filt
 on_cuda() { run env LAZYT_BACKEND=cuda LAZYT_PLUGIN_PATH= "$@"; }
 
 stage_programs() { on_cuda "$py" -m pytest -q -x --timeout 300 -p no:cacheprovider tests/torch/test_programs.py tests/torch/test_optimizers.py tests/torch/test_autograd.py tests/python/test_training.py; }
+# Names what fails as it comes: where the time ends first, the log has them.
+stage_backends() {
+  local workers=
+  "$py" -c 'import xdist' 2>/dev/null && workers='-n 16'
+  on_cuda "$py" -m pytest -v $workers --tb=short --timeout 120 -p no:cacheprovider tests/backends
+}
 stage_opinfo_forward() { on_cuda "$py" tests/torch/opinfo.py --every 7 --samples 4 --jobs 8 --category float32 --category float16 --category bfloat16 --category int64 --category bool --results "$kept/opinfo_forward.jsonl"; }
 stage_opinfo_backward() { on_cuda "$py" tests/torch/opinfo.py --every 7 --samples 4 --jobs 8 --category backward --category inplace --category out --results "$kept/opinfo_backward.jsonl"; }
 

@@ -148,3 +148,39 @@ def test_a_row_of_equal_elements_has_no_variance():
     x = torch.tensor([0.1, 1 / 3, 1e-3, 77.7])[:, None].expand(4, 7).contiguous()
     rstd = torch.native_layer_norm(x.to("lazyt"), [7], None, None, 0.0)[2].cpu()
     assert not bool(rstd.isnan().any()), rstd
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=lambda d: str(d)[6:])
+@pytest.mark.parametrize("n", [1, 2, 4, 7, 12, 16, 33, 64, 65])
+def test_gradients_of_norms_of_short_rows(n, dtype):
+    if os.environ.get("LAZYT_BACKEND") == "cuda" and (n not in (1, 7, 33) or dtype != torch.float32):
+        pytest.skip("a kernel for each: some are enough")
+    torch.manual_seed(n)
+    x, g, w, b = (torch.randn(*shape, dtype=torch.float64).to(dtype) for shape in ((533, n), (533, n), (n,), (n,)))
+    x[20] += 300
+    x[30] = 5
+
+    def call(x, g, w, b):
+        _, mean, rstd = torch.native_layer_norm(x, [n], w, b, 1e-5)
+        back = torch.ops.aten.native_layer_norm_backward
+        operand, weight = x.detach().requires_grad_(), w.detach().requires_grad_()
+        F.rms_norm(operand, [n], weight, eps=1e-5).backward(g)
+        return (
+            *back(g, x, [n], mean, rstd, w, b, [True, True, True]),
+            back(g, x, [n], mean, rstd, None, None, [True, False, False])[0],
+            *back(g, x, [n], mean, rstd, w, b, [False, True, True])[1:],
+            operand.grad,
+            weight.grad,
+        )
+
+    exact = call(*(t.double() for t in (x, g, w, b)))
+    eager, got = call(x, g, w, b), call(*(t.to("lazyt") for t in (x, g, w, b)))
+    # What rounding x and its mean makes of a row, by its gradient's factors; of a weight it is that of all rows.
+    rstd = torch.native_layer_norm(x.double(), [n], None, None, 1e-5)[2][:, 0]
+    of_row = g.double().abs().amax(-1) * (1 + x.double().abs().amax(-1) * rstd)
+    for i, (want, e, mine) in enumerate(zip(exact, eager, got, strict=True)):
+        off, allowed = (mine.cpu().double() - want).abs(), (e.double() - want).abs()
+        step = torch.finfo(dtype).eps * (of_row * rstd * (1 + w.double().abs().max()) if want.dim() > 1 else of_row.sum())
+        if want.dim() > 1:
+            off, allowed = off.amax(-1), allowed.amax(-1)
+        assert bool((off <= 2 * allowed + 2 * step).all()), (i, ((off - 2 * allowed) / step).max())

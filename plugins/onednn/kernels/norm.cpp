@@ -176,7 +176,13 @@ void lower_row_norm_backward(Builder& b, const lazyt_node_t& node) {
               for (int64_t p = begin; p < end; ++p) {
                 C *gw = sums + p * 2 * n, *gb = gw + n;
                 if (wants_weights) std::fill(gw, gw + 2 * n, C(0));
-                for (int64_t i = m * p / pieces; i < m * (p + 1) / pieces; ++i) {
+                const int64_t first = m * p / pieces, last = m * (p + 1) / pieces;
+                if (n <= kernels.most_together) {
+                  kernels.norm_backward_short(wants_in ? gi + first * n : nullptr, wants_weights ? gw : nullptr, wants_weights ? gb : nullptr, g + first * n,
+                                              x + first * n, last - first, n, mu ? mu + first : nullptr, r + first, w);
+                  continue;
+                }
+                for (int64_t i = first; i < last; ++i) {
                   const T *gr = g + i * n, *xr = x + i * n;
                   const C mean_i = mu ? mu[i] : C(0), r_i = r[i];
                   if (wants_weights) kernels.backward_weights(gw, gb, gr, xr, n, mean_i, r_i);

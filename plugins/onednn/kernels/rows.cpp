@@ -490,6 +490,52 @@ INLINE void over_short_rows(T* out, const T* const (&in)[K], int64_t rows, int64
   }
 }
 
+// Rows of a few vectors that stay as they lie: the totals of as many as a vector has lanes are folded together.
+template <class T>
+constexpr int64_t kMostTogether = kTakesSome<T> ? 16 * kWidth<Compute<T>> : 0;
+
+// Lane i is the sum of v[i].
+template <class C>
+INLINE Vec<C> folded_together(Vec<C> (&v)[kWidth<C>]) {
+  constexpr auto all = std::make_integer_sequence<int, kWidth<C>>();
+#pragma GCC unroll 4
+  for (int half = kWidth<C> / 2; half > 0; half /= 2)
+#pragma GCC unroll 8
+    for (int i = 0; i < half; ++i) v[i] = zip_low(v[i], v[i + half], all) + zip_high(v[i], v[i + half], all);
+  return v[0];
+}
+
+// add(sums, at, m) adds m elements from `at` on to the K sums of their row; write(totals, at, j, m) has those, and its place j in the
+// row; each is called with the vectors of a row in turn. before(totals, r, m) has the totals of the rows r to r + m, to change them.
+template <class T, int K, class Add, class Before, class Write>
+INLINE void over_rows_together(int64_t rows, int64_t n, Add add, Before before, Write write) {
+  using C = Compute<T>;
+  constexpr int w = kWidth<C>;
+  auto each = [n](auto f) __attribute__((always_inline)) {
+    int64_t j = 0;
+    for (; j + w <= n; j += w) f(j, Full<C>{});
+    if (j < n) f(j, static_cast<int>(n - j));
+  };
+  for (int64_t r = 0; r < rows; r += w) {
+    const int m = rows - r < w ? static_cast<int>(rows - r) : w;
+    Vec<C> parts[K][w];
+    C totals[K][w];
+    for (int i = 0; i < m; ++i) {
+      Vec<C> sums[K] = {};
+      each([&](int64_t j, auto c) __attribute__((always_inline)) { add(sums, r + i, j, c); });
+      for (int k = 0; k < K; ++k) parts[k][i] = sums[k];
+    }
+    for (int k = 0; k < K; ++k) {
+      for (int i = m; i < w; ++i) parts[k][i] = Vec<C>{};
+      const Vec<C> total = folded_together<C>(parts[k]);
+      std::memcpy(totals[k], &total, sizeof total);
+    }
+    before(totals, r, m);
+    for (int i = 0; i < m; ++i)
+      each([&](int64_t j, auto c) __attribute__((always_inline)) { write(totals, i, r + i, j, c); });
+  }
+}
+
 INLINE Vec<float> log(Vec<float> x) { return vm::math::log<Vec<float>>(x); }
 INLINE Vec<double> log(Vec<double> x) {
   for (int i = 0; i < kWidth<double>; ++i) x[i] = std::log(x[i]);
@@ -524,9 +570,22 @@ void log_softmax_short(T* out, const T* in, int64_t rows, int64_t n) {
     for (int64_t i = 0; i < n; ++i) y[i] = x[0][i] - shift - log_sum;
   });
 }
+// From so many elements on they stay where they are, which leaves lanes empty but turns nothing.
+template <class T>
+constexpr int kStay = kWidth<Compute<T>> * 3 / 4 + 1;
+constexpr auto kAsTheyAre = [](auto&, int64_t, int) {};
+
 template <class T>
 void softmax_backward_short(T* grad_in, const T* grad, const T* out, int64_t rows, int64_t n) {
   using C = Compute<T>;
+  if constexpr (kTakesSome<T>)
+    if (n >= kStay<T>)
+      return over_rows_together<T, 1>(
+          rows, n, [=](auto& sums, int64_t r, int64_t j, auto m) __attribute__((always_inline)) { sums[0] += load(grad + r * n + j, m) * load(out + r * n + j, m); },
+          kAsTheyAre,
+          [=](const auto& dot, int i, int64_t r, int64_t j, auto m) __attribute__((always_inline)) {
+            store(grad_in + r * n + j, (load(grad + r * n + j, m) - dot[0][i]) * load(out + r * n + j, m), m);
+          });
   over_short_rows<T, 2>(grad_in, {grad, out}, rows, n, [&](const auto& x, auto& y, int64_t, int) __attribute__((always_inline)) {
     Vec<C> dot = {};
     for (int64_t i = 0; i < n; ++i) dot += x[0][i] * x[1][i];
@@ -536,6 +595,13 @@ void softmax_backward_short(T* grad_in, const T* grad, const T* out, int64_t row
 template <class T>
 void log_softmax_backward_short(T* grad_in, const T* grad, const T* out, int64_t rows, int64_t n) {
   using C = Compute<T>;
+  if constexpr (kTakesSome<T>)
+    if (n >= kStay<T>)
+      return over_rows_together<T, 1>(
+          rows, n, [=](auto& sums, int64_t r, int64_t j, auto m) __attribute__((always_inline)) { sums[0] += load(grad + r * n + j, m); }, kAsTheyAre,
+          [=](const auto& sum, int i, int64_t r, int64_t j, auto m) __attribute__((always_inline)) {
+            store(grad_in + r * n + j, load(grad + r * n + j, m) - exp(load(out + r * n + j, m)) * sum[0][i], m);
+          });
   over_short_rows<T, 2>(grad_in, {grad, out}, rows, n, [&](const auto& x, auto& y, int64_t, int) __attribute__((always_inline)) {
     Vec<C> sum = {};
     for (int64_t i = 0; i < n; ++i) sum += x[0][i];
@@ -580,6 +646,67 @@ void norm_short(T* out, Compute<T>* means, Compute<T>* rstds, const T* in, int64
     if (means) store(means + r, mean + left, m);
     if (rstds) store(rstds + r, rstd, m);
   });
+}
+// grad_in = rstd * (gw - mean of gw - xhat * mean of gw * xhat), where gw = grad * weight and xhat = (x - mean) * rstd.
+template <class T>
+void norm_backward_together(T* grad_in, Compute<T>* grad_weight, Compute<T>* grad_bias, const T* grad, const T* in, int64_t rows, int64_t n,
+                            const Compute<T>* means, const Compute<T>* rstds, const Compute<T>* weight) {
+  using C = Compute<T>;
+  const C count = static_cast<C>(n);
+  constexpr int w = kWidth<C>;
+  Vec<C> weights[kMostTogether<T> / w + 1] = {}, biases[kMostTogether<T> / w + 1] = {};
+  auto xhat = [=](int64_t r, int64_t j, auto m) __attribute__((always_inline)) { return (load(in + r * n + j, m) - (means ? means[r] : C(0))) * rstds[r]; };
+  auto weighed = [=](Vec<C> g, int64_t j, auto m) __attribute__((always_inline)) { return weight ? g * load(weight + j, m) : g; };
+  over_rows_together<T, 2>(
+      rows, n,
+      [&](auto& sums, int64_t r, int64_t j, auto m) __attribute__((always_inline)) {
+        const Vec<C> g = load(grad + r * n + j, m), gx = g * xhat(r, j, m);
+        weights[j / w] += gx;
+        biases[j / w] += g;
+        sums[0] += weighed(g, j, m);
+        sums[1] += weighed(gx, j, m);
+      },
+      [=](auto& sums, int64_t, int m) __attribute__((always_inline)) {
+        for (int i = 0; i < m; ++i) sums[0][i] = means ? sums[0][i] / count : C(0), sums[1][i] /= count;
+      },
+      [=](const auto& sums, int i, int64_t r, int64_t j, auto m) __attribute__((always_inline)) {
+        if (grad_in) store(grad_in + r * n + j, rstds[r] * (weighed(load(grad + r * n + j, m), j, m) - sums[0][i] - xhat(r, j, m) * sums[1][i]), m);
+      });
+  for (int64_t j = 0; j < n; ++j) {
+    if (grad_weight) grad_weight[j] += weights[j / w][j % w];
+    if (grad_bias) grad_bias[j] += biases[j / w][j % w];
+  }
+}
+template <class T>
+void norm_backward_short(T* grad_in, Compute<T>* grad_weight, Compute<T>* grad_bias, const T* grad, const T* in, int64_t rows, int64_t n,
+                         const Compute<T>* means, const Compute<T>* rstds, const Compute<T>* weight) {
+  using C = Compute<T>;
+  const C count = static_cast<C>(n);
+  if constexpr (kTakesSome<T>)
+    if (n >= kStay<T>) return norm_backward_together(grad_in, grad_weight, grad_bias, grad, in, rows, n, means, rstds, weight);
+  Vec<C> weights[kMostShort<T>], biases[kMostShort<T>];
+  for (int64_t i = 0; i < n; ++i) weights[i] = biases[i] = Vec<C>{};
+  over_short_rows<T, 2>(grad_in, {grad, in}, rows, n, [&](auto& x, auto& y, int64_t r, int m) __attribute__((always_inline)) {
+    const Vec<C> mean = means ? load(means + r, m) : Vec<C>{}, rstd = load(rstds + r, m);
+    Vec<C> sum = {}, dot = {};
+    for (int64_t i = 0; i < n; ++i) {
+      const Vec<C> g = x[0][i], xhat = (x[1][i] - mean) * rstd, gx = g * xhat;
+      if (grad_weight) weights[i] += gx;
+      if (grad_bias) biases[i] += g;
+      const C w = weight ? weight[i] : C(1);
+      sum += y[i] = g * w;
+      dot += gx * w;
+      x[1][i] = xhat;
+    }
+    if (!grad_in) return;
+    dot /= count;
+    sum = means ? sum / count : Vec<C>{};
+    for (int64_t i = 0; i < n; ++i) y[i] = rstd * (y[i] - sum - x[1][i] * dot);
+  });
+  for (int64_t i = 0; i < n; ++i) {
+    if (grad_weight) grad_weight[i] += folded<C>(weights[i], Plus{});
+    if (grad_bias) grad_bias[i] += folded<C>(biases[i], Plus{});
+  }
 }
 
 // ---- sums. Floats are added in runs of kRun, double from then on.
@@ -1006,8 +1133,8 @@ void softmax_grad(C* d, const C* p, int64_t n, C delta, C factor) {
 template <class T>
 constexpr RowKernels<T> row_kernels() {
   return {softmax<T>, log_softmax<T>, softmax_backward<T>, log_softmax_backward<T>, logsumexp<T>,
-          kMostShort<T>, softmax_short<T>, log_softmax_short<T>, softmax_backward_short<T>, log_softmax_backward_short<T>,
-          logsumexp_short<T>, norm_short<T>,
+          kMostShort<T>, std::max(kMostTogether<T>, int64_t{kMostShort<T>}), softmax_short<T>, log_softmax_short<T>, softmax_backward_short<T>, log_softmax_backward_short<T>,
+          logsumexp_short<T>, norm_short<T>, norm_backward_short<T>,
           softmax_columns<T>, log_softmax_columns<T>, softmax_backward_columns<T>, log_softmax_backward_columns<T>,
           sum<T>, sum_squares<T>, column_sums<T>, column_squares<T>, normalize<T>, affine<T>, affine_columns<T>,
           backward_sums<T>, backward<T>, backward_weights<T>, column_backward_sums<T>, backward_columns<T>,

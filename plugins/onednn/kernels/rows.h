@@ -27,8 +27,8 @@ struct RowKernels {
   void (*log_softmax_backward)(T* grad_in, const T* grad, const T* out, int64_t n);
   double (*logsumexp)(const T* in, int64_t n);
 
-  // Of `rows` rows one behind the other, n <= most_short.
-  int64_t most_short;
+  // Of `rows` rows one behind the other, n <= most_short; the gradients' n <= most_together.
+  int64_t most_short, most_together;
   void (*softmax_short)(T* out, const T* in, int64_t rows, int64_t n);
   void (*log_softmax_short)(T* out, const T* in, int64_t rows, int64_t n);
   void (*softmax_backward_short)(T* grad_in, const T* grad, const T* out, int64_t rows, int64_t n);
@@ -36,6 +36,9 @@ struct RowKernels {
   void (*logsumexp_short)(T* out, const T* in, int64_t rows, int64_t n);  // a number a row
   // Layer norm, or RMS norm where not centred; means, rstds: a number a row, or null.
   void (*norm_short)(T* out, C* means, C* rstds, const T* in, int64_t rows, int64_t n, bool centred, double eps, const C* weight, const C* bias);
+  // Their gradients; means is null where not centred, grad_in, grad_weight and grad_bias (added to) where nobody wants them.
+  void (*norm_backward_short)(T* grad_in, C* grad_weight, C* grad_bias, const T* grad, const T* in, int64_t rows, int64_t n, const C* means,
+                              const C* rstds, const C* weight);
 
   void (*softmax_columns)(T* out, const T* in, int64_t n, int64_t out_stride, int64_t in_stride, int width);
   void (*log_softmax_columns)(T* out, const T* in, int64_t n, int64_t out_stride, int64_t in_stride, int width);

@@ -92,7 +92,7 @@ void lower_softmax_backward(Builder& b, const lazyt_node_t& node) {
       const RowKernels<T>& kernels = rows().of<T>();
       const T *g = frame.at<T>(grad), *o = frame.at<T>(y);
       T* gi = frame.at<T>(out);
-      if (lines.n <= kernels.most_short && is_one_run(lines))
+      if (lines.n <= kernels.most_together && is_one_run(lines))
         return parallel(frame, lines.count(), lines.count() * lines.n, [&](int64_t begin, int64_t end) {
           (kLog ? kernels.log_softmax_backward_short : kernels.softmax_backward_short)(gi + begin * lines.n, g + begin * lines.n,
                                                                                       o + begin * lines.n, end - begin, lines.n);

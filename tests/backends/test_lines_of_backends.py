@@ -9,9 +9,6 @@ import torch
 import torch.nn.functional as F
 
 DEVICE = "lazyt"
-pytestmark = pytest.mark.skipif(
-    os.environ.get("LAZYT_BACKEND") != "onednn", reason="kernels of the oneDNN plugin"
-)
 LENGTHS = (1, 31, 128, 515)
 ENDS = (1, 7, 8, 9, 15, 17, 63, 64, 65, 79, 80, 129, 511, 512, 513, 575, 600, 1101)
 if os.environ.get("LAZYT_BACKEND") == "cuda":  # each is compiled

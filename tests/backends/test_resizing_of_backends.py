@@ -64,6 +64,11 @@ def test_images_of_bytes(n, mode):
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic", "lanczos"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=lambda d: str(d)[6:])
 def test_antialias(mode, dtype):
+    if mode == "lanczos":
+        try:
+            F.interpolate(image(2, dtype), size=(1, 1), mode=mode, antialias=True)
+        except ValueError:
+            pytest.skip("eager refuses it, too (PyTorch 2.11)")
     for size in ({"size": (3, 4)}, {"size": (7, 20)}, {"size": (1, 1)}, {"scale_factor": 0.4}):
         compare(lambda t, s=size: F.interpolate(t, mode=mode, antialias=True, **s), image(2, dtype))
 

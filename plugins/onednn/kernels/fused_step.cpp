@@ -562,10 +562,8 @@ void FusedStep::rows(const Frame& frame, std::atomic<bool>& by_zero, int64_t out
           const Reduction& r = reductions_[k];
           for (int64_t i = 0; i < rows_here; i += kRows) {
             const int64_t n = std::min(kRows, rows_here - i);
-            for (int64_t j = 0; j < n; ++j) {
-              totals[j] = r.f.start;
-              r.f.row(totals[j], static_cast<std::byte*>(b.slot[r.slot]) + (i + j) * length * r.element, static_cast<int>(length));
-            }
+            std::fill(totals, totals + n, r.f.start);
+            r.f.rows(totals, static_cast<std::byte*>(b.slot[r.slot]) + i * length * r.element, static_cast<int>(n), static_cast<int>(length));
             if (first_ == 1) put(frame, r, (o + i) * r.strides[0], r.strides[0], totals, n);
             else for (int64_t j = 0; j < n; ++j) put(frame, r, place(r, 0, first_, o + i + j), totals[j]);
           }

@@ -14,6 +14,7 @@
 #include <cmath>
 #include <cstdint>
 #include <type_traits>
+#include <utility>
 
 namespace lazyt::onednn::vm {
 namespace {  // each instruction set has its own copy
@@ -25,6 +26,27 @@ constexpr int kVectorBytes = 32;
 #else
 constexpr int kVectorBytes = 16;
 #endif
+
+// The lower halves of a and b, lane by lane in turn, and the upper ones.
+template <class V, int... i>
+[[gnu::always_inline]] inline V zip_low(V a, V b, std::integer_sequence<int, i...>) {
+  return __builtin_shufflevector(a, b, (i % 2 * int(sizeof...(i)) + i / 2)...);
+}
+template <class V, int... i>
+[[gnu::always_inline]] inline V zip_high(V a, V b, std::integer_sequence<int, i...>) {
+  return __builtin_shufflevector(a, b, (i % 2 * int(sizeof...(i)) + i / 2 + int(sizeof...(i)) / 2)...);
+}
+// Of as many vectors as each has lanes: lane i is all lanes of v[i], the upper half joined to the lower, until one is left. v is spent.
+template <class V, int n, class F>
+[[gnu::always_inline]] inline V folded_together(V (&v)[n], F join) {
+  static_assert(sizeof(V) == n * sizeof(v[0][0]));
+  constexpr auto all = std::make_integer_sequence<int, n>();
+#pragma GCC unroll 4
+  for (int half = n / 2; half > 0; half /= 2)
+#pragma GCC unroll 8
+    for (int i = 0; i < half; ++i) v[i] = join(zip_low(v[i], v[i + half], all), zip_high(v[i], v[i + half], all));
+  return v[0];
+}
 
 namespace math {
 

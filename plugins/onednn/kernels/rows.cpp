@@ -349,14 +349,6 @@ void log_softmax_backward_columns(T* grad_in, const T* grad, const T* out, int64
 
 // ---- short rows: as many at once as a vector has lanes, turned so that a vector has one element of each
 
-template <class V, int... i>
-INLINE V zip_low(V a, V b, std::integer_sequence<int, i...>) {
-  return __builtin_shufflevector(a, b, (i % 2 * int(sizeof...(i)) + i / 2)...);
-}
-template <class V, int... i>
-INLINE V zip_high(V a, V b, std::integer_sequence<int, i...>) {
-  return __builtin_shufflevector(a, b, (i % 2 * int(sizeof...(i)) + i / 2 + int(sizeof...(i)) / 2)...);
-}
 template <class C>
 INLINE void transpose(Vec<C> (&v)[kWidth<C>]) {
   constexpr int w = kWidth<C>;
@@ -366,8 +358,8 @@ INLINE void transpose(Vec<C> (&v)[kWidth<C>]) {
   for (int step = 1; step < w; step *= 2) {
 #pragma GCC unroll 8
     for (int i = 0; i < w / 2; ++i) {
-      zipped[2 * i] = zip_low(v[i], v[i + w / 2], all);
-      zipped[2 * i + 1] = zip_high(v[i], v[i + w / 2], all);
+      zipped[2 * i] = vm::zip_low(v[i], v[i + w / 2], all);
+      zipped[2 * i + 1] = vm::zip_high(v[i], v[i + w / 2], all);
     }
 #pragma GCC unroll 16
     for (int i = 0; i < w; ++i) v[i] = zipped[i];
@@ -494,17 +486,6 @@ INLINE void over_short_rows(T* out, const T* const (&in)[K], int64_t rows, int64
 template <class T>
 constexpr int64_t kMostTogether = kTakesSome<T> ? 16 * kWidth<Compute<T>> : 0;
 
-// Lane i is the sum of v[i].
-template <class C>
-INLINE Vec<C> folded_together(Vec<C> (&v)[kWidth<C>]) {
-  constexpr auto all = std::make_integer_sequence<int, kWidth<C>>();
-#pragma GCC unroll 4
-  for (int half = kWidth<C> / 2; half > 0; half /= 2)
-#pragma GCC unroll 8
-    for (int i = 0; i < half; ++i) v[i] = zip_low(v[i], v[i + half], all) + zip_high(v[i], v[i + half], all);
-  return v[0];
-}
-
 // add(sums, at, m) adds m elements from `at` on to the K sums of their row; write(totals, at, j, m) has those, and its place j in the
 // row; each is called with the vectors of a row in turn. before(totals, r, m) has the totals of the rows r to r + m, to change them.
 template <class T, int K, class Add, class Before, class Write>
@@ -527,7 +508,7 @@ INLINE void over_rows_together(int64_t rows, int64_t n, Add add, Before before, 
     }
     for (int k = 0; k < K; ++k) {
       for (int i = m; i < w; ++i) parts[k][i] = Vec<C>{};
-      const Vec<C> total = folded_together<C>(parts[k]);
+      const Vec<C> total = vm::folded_together(parts[k], Plus{});
       std::memcpy(totals[k], &total, sizeof total);
     }
     before(totals, r, m);

@@ -49,6 +49,12 @@ struct Eight {
     std::memcpy(x, lanes, sizeof x);
     return ((x[0] + x[4]) + (x[2] + x[6])) + ((x[1] + x[5]) + (x[3] + x[7]));
   }
+  // The same sum as far as a vector, of which folded_together makes the rest.
+  [[gnu::always_inline]] V folded() const {
+    if constexpr (kWide == 8) return lanes[0];
+    else if constexpr (kWide == 4) return lanes[0] + lanes[1];
+    else return (lanes[0] + lanes[2]) + (lanes[1] + lanes[3]);
+  }
 };
 
 template <class T, ReduceKind kind>
@@ -123,12 +129,11 @@ struct Reducer {
   }
   // Sums in 64 lanes, of squares in 32, whatever the width of vectors is: results are the same on each. They begin
   // anew with each block. How many elements it took.
-  static int sums(Acc& acc, const T* p, int n) {
+  [[gnu::always_inline]] static int sums(Eight& eight, const T* p, int n) {
     using L = std::conditional_t<kind == ReduceKind::kSum, T, double>;
     using W = typename Vector<L>::type;
     using V = typename AsMany<Vector<L>::lanes>::type;
     constexpr int kWide = Vector<L>::lanes, kAll = kind == ReduceKind::kSum ? 64 : 32;
-    Eight eight;
     int i = 0;
     while (i + kAll <= n) {
       const int end = std::min(n, i + kBlock);
@@ -149,7 +154,6 @@ struct Reducer {
         std::memcpy(&v, p + i + k * Eight::kWide, sizeof v);
         eight.lanes[k] = added(eight.lanes[k], widened<Eight::V>(v));
       }
-    acc += eight.sum();
     return i;
   }
 
@@ -228,7 +232,9 @@ struct Reducer {
       std::memcpy(lane, &all, sizeof all);
       acc *= folded(lane, [](double a, double b) { return a * b; });
     } else if constexpr (kFloat && (kind == ReduceKind::kSum || kind == ReduceKind::kSquares)) {
-      i = sums(acc, p, n);
+      Eight eight;
+      i = sums(eight, p, n);
+      acc += eight.sum();
     }
     if constexpr (!kExtreme && !(kind == ReduceKind::kProd && kFloat))
       if (n - i >= kLanes) {
@@ -246,6 +252,29 @@ struct Reducer {
     for (; i < n; ++i) acc = join<Acc>(acc, static_cast<Acc>(lift<Acc>(p[i])));
     of(total) = acc;
   }
+  // What is left of a row's lanes is added up for as many rows as there are lanes.
+  static void rows(Total* totals, const void* in, int count, int n) {
+    auto* p = static_cast<const T*>(in);
+    if constexpr (kFloat && (kind == ReduceKind::kSum || kind == ReduceKind::kSquares)) {
+      for (; count > 0; count -= Eight::kWide, totals += Eight::kWide, p += Eight::kWide * n) {
+        const int some = std::min(count, Eight::kWide);
+        Eight::V parts[Eight::kWide];
+        int i = 0;
+        for (int r = 0; r < some; ++r) {
+          Eight eight;
+          i = sums(eight, p + r * n, n);
+          parts[r] = eight.folded();
+        }
+        for (int r = some; r < Eight::kWide; ++r) parts[r] = Eight::V{};
+        const Eight::V all = folded_together(parts, [](Eight::V a, Eight::V b) { return a + b; });
+        for (int r = 0; r < some; ++r) totals[r].d += all[r];
+        for (; i < n; ++i)
+          for (int r = 0; r < some; ++r) totals[r].d = join<Acc>(totals[r].d, static_cast<Acc>(lift<Acc>(p[r * n + i])));
+      }
+    } else {
+      for (int r = 0; r < count; ++r) row(totals[r], p + r * n, n);
+    }
+  }
   static void columns(Total* totals, const void* in, int n) {
     auto* p = static_cast<const T*>(in);
 #pragma GCC ivdep
@@ -258,7 +287,7 @@ struct Reducer {
   static ReduceFunctions functions() {
     Total start{};
     of(start) = identity();
-    return {row, columns, combine, start, std::is_same_v<Acc, double>};
+    return {row, rows, columns, combine, start, std::is_same_v<Acc, double>};
   }
 };
 
@@ -398,6 +427,9 @@ void fill_half_totals(ReduceFunctions* by_kind) {
     ReduceFunctions& f = by_kind[static_cast<int>(kind)];
     f = Reducer<float, kind>::functions();
     f.row = Halves<E, kind>::row;
+    f.rows = [](Total* totals, const void* in, int count, int n) {
+      for (int r = 0; r < count; ++r) Halves<E, kind>::row(totals[r], static_cast<const E*>(in) + r * n, n);
+    };
   };
   put.template operator()<HalfReducer, ReduceKind::kSum>();
   put.template operator()<HalfReducer, ReduceKind::kSquares>();

@@ -29,6 +29,7 @@ union Total {
 
 struct ReduceFunctions {
   void (*row)(Total& total, const void* in, int n);       // n elements join one
+  void (*rows)(Total* totals, const void* in, int count, int n);  // of `count` rows one behind the other, as row joins each
   void (*columns)(Total* totals, const void* in, int n);  // each its own
   void (*combine)(Total* a, const Total* b, int64_t n);   // each its own
   Total start;

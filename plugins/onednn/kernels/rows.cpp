@@ -486,8 +486,8 @@ INLINE void over_short_rows(T* out, const T* const (&in)[K], int64_t rows, int64
 template <class T>
 constexpr int64_t kMostTogether = kTakesSome<T> ? 16 * kWidth<Compute<T>> : 0;
 
-// add(sums, at, m) adds m elements from `at` on to the K sums of their row; write(totals, at, j, m) has those, and its place j in the
-// row; each is called with the vectors of a row in turn. before(totals, r, m) has the totals of the rows r to r + m, to change them.
+// add(sums, r, j, m) adds what elements j to j + m of row r make to the K sums of their row; before(totals, r, m) has those of the rows
+// r to r + m, to change them; write(totals, i, r, j, m) writes elements j to j + m of row r, whose totals are totals[k][i].
 template <class T, int K, class Add, class Before, class Write>
 INLINE void over_rows_together(int64_t rows, int64_t n, Add add, Before before, Write write) {
   using C = Compute<T>;
@@ -562,7 +562,8 @@ void softmax_backward_short(T* grad_in, const T* grad, const T* out, int64_t row
   if constexpr (kTakesSome<T>)
     if (n >= kStay<T>)
       return over_rows_together<T, 1>(
-          rows, n, [=](auto& sums, int64_t r, int64_t j, auto m) __attribute__((always_inline)) { sums[0] += load(grad + r * n + j, m) * load(out + r * n + j, m); },
+          rows, n,
+          [=](auto& sums, int64_t r, int64_t j, auto m) __attribute__((always_inline)) { sums[0] += load(grad + r * n + j, m) * load(out + r * n + j, m); },
           kAsTheyAre,
           [=](const auto& dot, int i, int64_t r, int64_t j, auto m) __attribute__((always_inline)) {
             store(grad_in + r * n + j, (load(grad + r * n + j, m) - dot[0][i]) * load(out + r * n + j, m), m);
@@ -1114,8 +1115,8 @@ void softmax_grad(C* d, const C* p, int64_t n, C delta, C factor) {
 template <class T>
 constexpr RowKernels<T> row_kernels() {
   return {softmax<T>, log_softmax<T>, softmax_backward<T>, log_softmax_backward<T>, logsumexp<T>,
-          kMostShort<T>, std::max(kMostTogether<T>, int64_t{kMostShort<T>}), softmax_short<T>, log_softmax_short<T>, softmax_backward_short<T>, log_softmax_backward_short<T>,
-          logsumexp_short<T>, norm_short<T>, norm_backward_short<T>,
+          kMostShort<T>, std::max(kMostTogether<T>, int64_t{kMostShort<T>}),
+          softmax_short<T>, log_softmax_short<T>, softmax_backward_short<T>, log_softmax_backward_short<T>, logsumexp_short<T>, norm_short<T>, norm_backward_short<T>,
           softmax_columns<T>, log_softmax_columns<T>, softmax_backward_columns<T>, log_softmax_backward_columns<T>,
           sum<T>, sum_squares<T>, column_sums<T>, column_squares<T>, normalize<T>, affine<T>, affine_columns<T>,
           backward_sums<T>, backward<T>, backward_weights<T>, column_backward_sums<T>, backward_columns<T>,

@@ -84,7 +84,7 @@ def short_rows(n, dtype):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=lambda d: str(d)[6:])
-@pytest.mark.parametrize("n", [1, 2, 4, 5, 6, 9, 12, 16, 17, 31, 33, 63, 64, 65])
+@pytest.mark.parametrize("n", [1, 2, 4, 5, 6, 9, 12, 16, 17, 31, 33, 63, 64, 65, 255, 257])
 def test_softmax_and_its_kin_of_short_rows(n, dtype):
     if os.environ.get("LAZYT_BACKEND") == "cuda" and (n not in (1, 5, 33) or dtype != torch.float32):
         pytest.skip("a kernel for each: some are enough")
@@ -151,7 +151,7 @@ def test_a_row_of_equal_elements_has_no_variance():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=lambda d: str(d)[6:])
-@pytest.mark.parametrize("n", [1, 2, 4, 7, 12, 16, 33, 64, 65])
+@pytest.mark.parametrize("n", [1, 2, 4, 7, 12, 16, 33, 64, 65, 255, 257])
 def test_gradients_of_norms_of_short_rows(n, dtype):
     if os.environ.get("LAZYT_BACKEND") == "cuda" and (n not in (1, 7, 33) or dtype != torch.float32):
         pytest.skip("a kernel for each: some are enough")

@@ -19,6 +19,13 @@ int64_t numel(const Dims& dims) {
   return std::accumulate(dims.begin(), dims.end(), int64_t{1}, std::multiplies<>());
 }
 
+bool is_countable(const Dims& dims) {
+  int64_t elements = 1;
+  for (int64_t d : dims)
+    if (d < 0 || __builtin_mul_overflow(elements, std::max<int64_t>(d, 1), &elements) || elements > kMostElements) return false;
+  return true;
+}
+
 Meta Meta::contiguous(DType dtype, Dims dims) {
   Dims strides = contiguous_strides(dims);
   return {dtype, std::move(dims), std::move(strides)};

@@ -18,6 +18,10 @@ inline constexpr size_t kMaxRank = 64;
 // Strides of row-major order, in elements; a dim of 0 counts as 1, as in PyTorch.
 Dims contiguous_strides(const Dims& dims);
 int64_t numel(const Dims& dims);
+// A tensor can have this shape: no dim is negative, and its elements, a dim of 0 taken as 1, are so few that the bytes
+// of any dtype can be counted.
+inline constexpr int64_t kMostElements = int64_t{1} << 58;
+bool is_countable(const Dims& dims);
 
 struct Meta {
   DType dtype = LAZYT_DTYPE_INVALID;

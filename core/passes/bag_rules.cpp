@@ -50,7 +50,7 @@ ValueId divisor(Pieces& p, ValueId sizes, DType dtype) {
 }
 
 bool is_plain(const Pieces& p, size_t mode, size_t weights) {
-  return (p.args[mode].i == kSum || p.args[mode].i == kMean) && (p.is_none(weights) || p.args[mode].i == kSum) && is_float(p.result().dtype) &&
+  return (p.arg(mode).i == kSum || p.arg(mode).i == kMean) && (p.is_none(weights) || p.arg(mode).i == kSum) && is_float(p.result().dtype) &&
          p.result().numel() != 0;
 }
 
@@ -59,15 +59,15 @@ Results embedding_bag(Pieces& p) {
   constexpr size_t kMode = 4, kWeights = 6, kPadding = 8;
   if (!is_plain(p, kMode, kWeights) || p.rank(p.value(1)) != 1) return kNot;
   const ValueId indices = p.cast(p.value(1), kInt64);
-  const int64_t n = p.size(indices, 0), count = p.result().dims[0];
+  const int64_t n = p.size(indices, 0), count = p.result().dims.at(0);
   if (n == 0) return kNot;
   const ValueId bags = bags_of(p, p.value(2), count, n);
-  const Counted counted(p, indices, p.args[kPadding].i);
+  const Counted counted(p, indices, p.arg(kPadding).i);
   ValueId rows = rows_of(p, p.operand(0), indices);
   if (!p.is_none(kWeights)) rows = p.mul(rows, column(p, p.operand(kWeights)));
   ValueId sums = index_add(p, p.zeros(p.dtype(rows), p.result().dims), bags, counted.rows(p, rows));
   ValueId sizes = p.zeros(kInt64, {count});
-  if (p.args[kMode].i == kMean) {
+  if (p.arg(kMode).i == kMean) {
     sizes = counted.sizes(p, bags, count);
     sums = p.div(sums, divisor(p, sizes, p.dtype(sums)));
   }
@@ -78,14 +78,14 @@ Results embedding_bag(Pieces& p) {
 // (grad, indices, offsets, bags, sizes, largest, num_weights, scale_grad_by_freq, mode, sparse, per_sample_weights?, padding_idx)
 Results embedding_bag_backward(Pieces& p) {
   constexpr size_t kByFrequency = 7, kMode = 8, kSparse = 9, kWeights = 10, kPadding = 11;
-  if (!is_plain(p, kMode, kWeights) || p.args[kByFrequency].i || p.args[kSparse].i) return kNot;
+  if (!is_plain(p, kMode, kWeights) || p.arg(kByFrequency).i || p.arg(kSparse).i) return kNot;
   const ValueId indices = p.cast(p.value(1), kInt64);
   const int64_t n = p.size(indices, 0);
   if (n == 0 || p.meta(p.value(0)).numel() == 0) return kNot;
   ValueId grad = p.operand(0);
   const ValueId bags = bags_of(p, p.value(2), p.size(grad, 0), n);
-  const Counted counted(p, indices, p.args[kPadding].i);
-  if (p.args[kMode].i == kMean) grad = p.div(grad, divisor(p, counted.sizes(p, bags, p.size(grad, 0)), p.dtype(grad)));
+  const Counted counted(p, indices, p.arg(kPadding).i);
+  if (p.arg(kMode).i == kMean) grad = p.div(grad, divisor(p, counted.sizes(p, bags, p.size(grad, 0)), p.dtype(grad)));
   ValueId rows = rows_of(p, grad, bags);
   if (!p.is_none(kWeights)) rows = p.mul(rows, column(p, p.operand(kWeights)));
   return one(p.rounded(index_add(p, p.zeros(p.dtype(rows), p.result().dims), indices, counted.rows(p, rows))));
@@ -94,16 +94,16 @@ Results embedding_bag_backward(Pieces& p) {
 // (grad, weight, indices, offsets, bags, mode, padding_idx)
 Results embedding_bag_weights_backward(Pieces& p) {
   const ValueId indices = p.cast(p.value(2), kInt64), grad = p.operand(0);
-  if (!is_float(p.result().dtype) || p.result().numel() == 0 || p.meta(grad).numel() == 0 || p.args[5].i != kSum) return kNot;
+  if (!is_float(p.result().dtype) || p.result().numel() == 0 || p.meta(grad).numel() == 0 || p.arg(5).i != kSum) return kNot;
   const ValueId bags = bags_of(p, p.value(3), p.size(grad, 0), p.size(indices, 0));
   const ValueId product = p.mul(rows_of(p, grad, bags), rows_of(p, p.operand(1), indices));
-  return one(p.rounded(p.reduce("sum", Counted(p, indices, p.args[6].i).rows(p, product), {1})));
+  return one(p.rounded(p.reduce("sum", Counted(p, indices, p.arg(6).i).rows(p, product), {1})));
 }
 
 }  // namespace
 
-const std::unordered_map<std::string_view, Rule>& bag_rules() {
-  static const auto& rules = *new std::unordered_map<std::string_view, Rule>{
+const Rules& bag_rules() {
+  static const auto& rules = *new Rules{
       {"aten::_embedding_bag", embedding_bag},
       {"aten::_embedding_bag_backward", embedding_bag_backward},
       {"aten::_embedding_bag_forward_only", embedding_bag},

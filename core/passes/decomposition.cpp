@@ -1,12 +1,14 @@
 // How near the results are is said at each rule (decomposition_rules.cpp): equal bits, or a bound.
 #include "passes/decomposition.h"
 
-#include "passes/pass.h"
-
 #include <algorithm>
+#include <stdexcept>
 #include <unordered_set>
 
+#include "base/log.h"
 #include "ir/registry.h"
+#include "ir/verifier.h"
+#include "passes/pass.h"
 
 namespace lazyt::passes {
 
@@ -51,8 +53,8 @@ class Round {
   bool replace(const ir::Node& node, Rule rule) {
     Graph& to = rewriter_.to;
     const size_t nodes = to.nodes.size(), values = to.values.size();
-    Pieces pieces(rewriter_, node);
-    auto made = rule(pieces);
+    Results made = apply(rule, node);
+    if (made && (made->size() != node.result_count || std::ranges::any_of(*made, [&](ValueId v) { return v >= to.values.size(); }))) made.reset();
     // Operands that a rule did not think of, which broadcast, say, give another shape.
     for (uint32_t r = 0; made && r < node.result_count; r++) {
       const ir::Meta &is = to.values[(*made)[r]].meta, &was = rewriter_.from.values[node.first_result + r].meta;
@@ -65,6 +67,20 @@ class Round {
     }
     for (uint32_t r = 0; r < node.result_count; r++) rewriter_.map[node.first_result + r] = own((*made)[r], node, r, values);
     return true;
+  }
+
+  // Nothing where the node is not what the rule takes it for.
+  Results apply(Rule rule, const ir::Node& node) {
+    const auto countable = [](const ir::Graph& g, ValueId v) { return base::is_countable(g.values[v].meta.dims); };
+    try {
+      Pieces pieces(rewriter_, node);
+      bool fits = true;
+      for (const ir::Arg& a : pieces.args) ir::for_each_value(a, [&](ValueId v) { fits &= countable(rewriter_.to, v); });
+      for (uint32_t r = 0; r < node.result_count; r++) fits &= countable(rewriter_.from, node.first_result + r);
+      return fits ? rule(pieces) : kNot;
+    } catch (const std::out_of_range&) {
+      return kNot;
+    }
   }
 
   // An output is a value of its own, and lies as before.
@@ -114,6 +130,11 @@ base::Result<std::optional<Graph>> decompose(const Graph& graph, std::vector<boo
       if (refused_now[n] && changed[origin[n]]) failed = stays[origin[n]] = true;
     if (failed) continue;
     if (std::ranges::find(changed, true) == changed.end()) return std::optional<Graph>();
+    // A rule hands on what its node had, which an operator of the opset may not have.
+    if (const base::Status status = ir::verify(now); !status.ok()) {
+      base::log(LAZYT_LOG_WARNING, "nothing is decomposed; of the pieces, the verifier says: " + status.to_string());
+      return std::optional<Graph>();
+    }
     return std::optional<Graph>(std::move(now));
   }
   return std::optional<Graph>();

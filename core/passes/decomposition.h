@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
@@ -33,20 +34,14 @@ using Rule = std::optional<std::vector<ir::ValueId>> (*)(Pieces&);
 // decomposition_rules.cpp.
 Rule find_rule(std::string_view name);
 
-// Of operators outside the opset: outside_rules.cpp, window_rules.cpp, bag_rules.cpp, sampling_rules.cpp
-const std::unordered_map<std::string_view, Rule>& outside_rules();
-const std::unordered_map<std::string_view, Rule>& window_rules();
-const std::unordered_map<std::string_view, Rule>& bag_rules();
-const std::unordered_map<std::string_view, Rule>& sampling_rules();
-
-// recurrent_rules.cpp
-std::optional<std::vector<ir::ValueId>> lstm_cell(Pieces&);
-std::optional<std::vector<ir::ValueId>> lstm_cell_backward(Pieces&);
-std::optional<std::vector<ir::ValueId>> gru_cell(Pieces&);
-std::optional<std::vector<ir::ValueId>> gru_cell_backward(Pieces&);
-std::optional<std::vector<ir::ValueId>> lstm_layer(Pieces&);
-std::optional<std::vector<ir::ValueId>> lstm_layer_backward(Pieces&);
-std::optional<std::vector<ir::ValueId>> gru_layer(Pieces&);
-std::optional<std::vector<ir::ValueId>> gru_layer_backward(Pieces&);
+using Rules = std::unordered_map<std::string_view, Rule>;
+// Of operators outside the opset, each in a file of its name.
+const Rules& outside_rules();
+const Rules& window_rules();
+const Rules& bag_rules();
+const Rules& sampling_rules();
+const Rules& recurrent_rules();
+// All of these.
+std::span<const Rules* const> rules_outside();
 
 }  // namespace lazyt::passes

@@ -26,28 +26,28 @@ Results permutation(Pieces& p) {
   const ValueId x = p.value(0);
   const bool turns = p.node.name == "aten::t";
   if (p.rank(x) < 2) return one(p.permute(x, p.all_dims(x)));
-  return one(turns ? p.swap(x, 0, 1) : p.swap(x, static_cast<size_t>(p.args[1].i), static_cast<size_t>(p.args[2].i)));
+  return one(turns ? p.swap(x, 0, 1) : p.swap(x, static_cast<size_t>(p.arg(1).i), static_cast<size_t>(p.arg(2).i)));
 }
 
 Results reshape(Pieces& p) { return one(p.reshape(p.value(0), p.result().dims)); }
 
 Results select(Pieces& p) {
-  if (p.args[2].kind != LAZYT_ARG_INT) return kNot;
-  const int64_t dim = p.args[1].i, size = p.dims(p.value(0))[static_cast<size_t>(dim)];
-  const int64_t index = p.args[2].i < 0 ? p.args[2].i + size : p.args[2].i;
+  if (p.arg(2).kind != LAZYT_ARG_INT) return kNot;
+  const int64_t dim = p.arg(1).i, size = p.size(p.value(0), static_cast<size_t>(dim));
+  const int64_t index = p.arg(2).i < 0 ? p.arg(2).i + size : p.arg(2).i;
   return one(p.reshape(p.slice(p.value(0), static_cast<size_t>(dim), index, index + 1), p.result().dims));
 }
 
 // split, split_with_sizes, chunk, unbind: the results' own sizes say where they begin.
 Results split(Pieces& p) {
   const ValueId x = p.value(0);
-  const auto dim = p.args.back().i;
+  const auto dim = p.arg(p.args.size() - 1).i;
   const bool unbind = p.node.name == "aten::unbind";
   std::vector<ValueId> out;
   int64_t start = 0;
   for (uint32_t r = 0; r < p.node.result_count; r++) {
     if (dim < 0 || static_cast<size_t>(dim) >= p.result(r).dims.size() + unbind) return kNot;
-    const int64_t size = unbind ? 1 : p.result(r).dims[static_cast<size_t>(dim)];
+    const int64_t size = unbind ? 1 : p.result(r).dims.at(static_cast<size_t>(dim));
     out.push_back(p.reshape(p.slice(x, static_cast<size_t>(dim), start, start + size), p.result(r).dims));
     start += size;
   }
@@ -56,21 +56,21 @@ Results split(Pieces& p) {
 
 Results stack(Pieces& p) {
   Dims dims = p.result().dims;
-  if (p.args[1].i < 0 || static_cast<size_t>(p.args[1].i) >= dims.size()) return kNot;
-  dims[static_cast<size_t>(p.args[1].i)] = 1;
+  if (p.arg(1).i < 0 || static_cast<size_t>(p.arg(1).i) >= dims.size()) return kNot;
+  dims.at(static_cast<size_t>(p.arg(1).i)) = 1;
   std::vector<Arg> parts;
-  for (const Arg& a : p.args[0].list) {
+  for (const Arg& a : p.arg(0).list) {
     if (p.dtype(a.value) != p.result().dtype) return kNot;
     parts.push_back(Arg::of_value(p.reshape(a.value, dims)));
   }
-  return one(p.op("aten::cat", "", {Arg::of_list(std::move(parts)), p.args[1]}, p.result().dtype, p.result().dims));
+  return one(p.op("aten::cat", "", {Arg::of_list(std::move(parts)), p.arg(1)}, p.result().dtype, p.result().dims));
 }
 
 Results embedding(Pieces& p) {
   if (p.dims(p.value(0)).size() != 2) return kNot;
   const ValueId index = p.reshape(p.value(1), {p.meta(p.value(1)).numel()});
-  const ValueId rows = p.op("aten::index_select", "", {p.args[0], Arg::of_int(0), Arg::of_value(index)},
-                            p.result().dtype, {p.dims(index)[0], p.dims(p.value(0))[1]});
+  const ValueId rows = p.op("aten::index_select", "", {p.arg(0), Arg::of_int(0), Arg::of_value(index)},
+                            p.result().dtype, {p.size(index, 0), p.size(p.value(0), 1)});
   return one(p.reshape(rows, p.result().dims));
 }
 
@@ -78,9 +78,9 @@ Results embedding(Pieces& p) {
 Results fill(Pieces& p) {
   const std::string& name = p.node.name;
   Arg number = Arg::of_int(name.find("ones") != std::string::npos ? 1 : 0);
-  if (name == "aten::full_like" || name == "aten::fill") number = p.args[1];
-  if (name == "aten::new_full") number = p.args[2];
-  if (name == "aten::scalar_tensor") number = p.args[0];
+  if (name == "aten::full_like" || name == "aten::fill") number = p.arg(1);
+  if (name == "aten::new_full") number = p.arg(2);
+  if (name == "aten::scalar_tensor") number = p.arg(0);
   if (number.kind == LAZYT_ARG_VALUE && !p.is_host_scalar(number.value)) return kNot;
   return one(p.full(std::move(number), p.result().dtype, p.result().dims));
 }
@@ -92,9 +92,9 @@ Results threshold(Pieces& p) {
   const ValueId x = p.value(backward ? 1 : 0);
   const ValueId other = p.value(0);
   if (p.dtype(x) != p.result().dtype || p.dtype(other) != p.result().dtype) return kNot;
-  const ValueId below = p.compare("le", x, p.args[backward ? 2 : 1]);
+  const ValueId below = p.compare("le", x, p.arg(backward ? 2 : 1));
   return one(p.op("aten::where", "ScalarSelf",
-                  {Arg::of_value(below), backward ? Arg::of_int(0) : p.args[2], Arg::of_value(other)},
+                  {Arg::of_value(below), backward ? Arg::of_int(0) : p.arg(2), Arg::of_value(other)},
                   p.result().dtype, p.result().dims));
 }
 
@@ -102,15 +102,15 @@ Results leaky_relu(Pieces& p) {
   const ValueId x = p.value(0);
   if (p.dtype(x) != p.result().dtype || !is_float(p.dtype(x)) || is_half(p.dtype(x))) return kNot;
   return one(p.op("aten::where", "self",
-                  {Arg::of_value(p.compare("gt", x, Arg::of_int(0))), p.args[0],
-                   Arg::of_value(p.scalar("mul", x, p.args[1]))},
+                  {Arg::of_value(p.compare("gt", x, Arg::of_int(0))), p.arg(0),
+                   Arg::of_value(p.scalar("mul", x, p.arg(1)))},
                   p.dtype(x), p.dims(x)));
 }
 
 Results clamp(Pieces& p) {
   if (p.dtype(p.value(0)) != p.result().dtype) return kNot;
   const bool six = p.node.name == "aten::relu6";
-  return one(p.op("aten::clamp", "", {p.args[0], six ? Arg::of_int(0) : p.args[1], six ? Arg::of_int(6) : p.args[2]},
+  return one(p.op("aten::clamp", "", {p.arg(0), six ? Arg::of_int(0) : p.arg(1), six ? Arg::of_int(6) : p.arg(2)},
                   p.result().dtype, p.result().dims));
 }
 
@@ -122,18 +122,18 @@ Results draw(Pieces& p) {
   const DType dtype = p.result().dtype;
   if (!is_half(dtype)) return kNot;
   std::vector<Arg> args = p.args;
-  if (p.is_value(0)) args[0] = Arg::of_value(p.cast(p.value(0), LAZYT_DTYPE_FLOAT32));  // bernoulli: probabilities
-  else args[1] = Arg::of_int(LAZYT_DTYPE_FLOAT32, LAZYT_ARG_DTYPE);
+  if (p.is_value(0)) args.at(0) = Arg::of_value(p.cast(p.value(0), LAZYT_DTYPE_FLOAT32));  // bernoulli: probabilities
+  else args.at(1) = Arg::of_int(LAZYT_DTYPE_FLOAT32, LAZYT_ARG_DTYPE);
   return one(p.cast(p.op(p.node.name, "", std::move(args), LAZYT_DTYPE_FLOAT32, p.result().dims), dtype));
 }
 
 // ---- products: bound 2 (the product is rounded before the sum)
 
 Results addmm(Pieces& p) {
-  const Arg &beta = p.args[3], &alpha = p.args[4];
+  const Arg &beta = p.arg(3), &alpha = p.arg(4);
   if (!is_constant(beta) || !is_constant(alpha) || !is_float(p.result().dtype)) return kNot;
   const char* product = p.node.name == "aten::addmm" ? "aten::mm" : p.node.name == "aten::addmv" ? "aten::mv" : "aten::bmm";
-  ValueId v = p.op(product, "", {p.args[1], p.args[2]}, p.result().dtype, p.result().dims);
+  ValueId v = p.op(product, "", {p.arg(1), p.arg(2)}, p.result().dtype, p.result().dims);
   if (!is_number(alpha, 1)) v = p.scalar("mul", v, alpha);
   if (is_number(beta, 0)) return one(v);  // self is not read, its NaNs neither
   ValueId self = p.value(0);
@@ -144,7 +144,7 @@ Results addmm(Pieces& p) {
 Results linear(Pieces& p) {
   const ValueId x = p.value(0), w = p.value(1);
   if (p.dims(w).size() != 2 || p.dims(x).empty()) return kNot;
-  const int64_t in = p.dims(w)[1], out = p.dims(w)[0];
+  const int64_t in = p.size(w, 1), out = p.size(w, 0);
   const int64_t rows = in ? p.meta(x).numel() / in : 0;
   if (in == 0) return kNot;
   ValueId v = p.op("aten::mm", "", {Arg::of_value(p.reshape(x, {rows, in})), Arg::of_value(p.permute(w, {1, 0}))},
@@ -159,7 +159,7 @@ Results addcmul(Pieces& p) {
     if (p.dtype(p.value(i)) != p.result().dtype) return kNot;
   if (is_half(p.result().dtype)) return kNot;
   ValueId v = p.binary(p.node.name == "aten::addcmul" ? "mul" : "div",
-                       is_number(p.args[3], 1) ? p.value(1) : p.scalar("mul", p.value(1), p.args[3]), p.value(2));
+                       is_number(p.arg(3), 1) ? p.value(1) : p.scalar("mul", p.value(1), p.arg(3)), p.value(2));
   return one(p.binary("add", p.value(0), v));
 }
 
@@ -167,8 +167,8 @@ Results addcmul(Pieces& p) {
 
 Results softmax(Pieces& p) {
   const bool log = p.node.name == "aten::_log_softmax";
-  if (p.args[2].i || !is_float(p.result().dtype)) return kNot;
-  const int64_t dim = p.args[1].i;
+  if (p.arg(2).i || !is_float(p.result().dtype)) return kNot;
+  const int64_t dim = p.arg(1).i;
   ValueId x = p.cast(p.value(0), wide(p.result().dtype));
   if (p.dims(x).empty() || p.meta(x).numel() == 0) return kNot;
   x = p.binary("sub", x, p.reduce("amax", x, {dim}));
@@ -178,7 +178,7 @@ Results softmax(Pieces& p) {
 }
 
 Results softmax_backward(Pieces& p) {
-  const int64_t dim = p.args[2].i;
+  const int64_t dim = p.arg(2).i;
   const DType dtype = wide(p.dtype(p.value(1)));
   if (!is_float(dtype) || p.dtype(p.value(0)) != p.dtype(p.value(1)) || p.result().dtype != p.dtype(p.value(0)) ||
       p.result().dims.empty())
@@ -199,14 +199,14 @@ Results softmax_backward(Pieces& p) {
 Results layer_norm(Pieces& p) {
   const DType dtype = wide(p.result().dtype);
   const ValueId input = p.value(0);
-  const size_t rank = p.dims(input).size(), over = p.args[1].ints.size();
-  if (!is_float(p.dtype(input)) || p.meta(input).numel() == 0 || p.args[4].kind != LAZYT_ARG_DOUBLE) return kNot;
+  const size_t rank = p.dims(input).size(), over = p.arg(1).ints.size();
+  if (!is_float(p.dtype(input)) || p.meta(input).numel() == 0 || p.arg(4).kind != LAZYT_ARG_DOUBLE) return kNot;
   std::vector<int64_t> dims;
   for (size_t i = rank - over; i < rank; i++) dims.push_back(static_cast<int64_t>(i));
   const ValueId x = p.cast(input, dtype);
   const ValueId mean = p.reduce("mean", x, dims), centred = p.binary("sub", x, mean);
   const ValueId var = p.reduce("mean", p.binary("mul", centred, centred), dims);
-  const ValueId rstd = p.unary("aten::rsqrt", p.scalar("add", var, p.args[4]));
+  const ValueId rstd = p.unary("aten::rsqrt", p.scalar("add", var, p.arg(4)));
   ValueId v = p.binary("mul", centred, rstd);
   if (!p.is_none(2)) v = p.binary("mul", v, p.cast(p.value(2), dtype));
   if (!p.is_none(3)) v = p.binary("add", v, p.cast(p.value(3), dtype));
@@ -225,7 +225,7 @@ Results gelu(Pieces& p) {
   const ValueId x = p.cast(p.value(0), wide(p.result().dtype));
   const ValueId half = p.scalar("mul", x, Arg::of_double(0.5));
   ValueId inner;
-  if (p.args[1].string == "tanh") {
+  if (p.arg(1).string == "tanh") {
     const ValueId cube = p.binary("mul", p.binary("mul", x, x), x);
     const ValueId sum = p.binary("add", x, p.scalar("mul", cube, Arg::of_double(0.044715)));
     inner = p.unary("aten::tanh", p.scalar("mul", sum, Arg::of_double(kSqrtHalf * kTwoOverSqrtPi)));
@@ -268,11 +268,11 @@ Results foreach(Pieces& p) {
     for (const Arg& a : p.args) {
       if (a.kind == LAZYT_ARG_LIST) {
         if (r >= a.list.size()) return kNot;
-        args.push_back(a.list[r]);
+        args.push_back(a.list.at(r));
       } else if (a.kind == LAZYT_ARG_DOUBLES) {
-        args.push_back(Arg::of_double(a.doubles[r]));
+        args.push_back(Arg::of_double(a.doubles.at(r)));
       } else if (a.kind == LAZYT_ARG_INTS) {
-        args.push_back(Arg::of_int(a.ints[r]));
+        args.push_back(Arg::of_int(a.ints.at(r)));
       } else {
         args.push_back(a);
       }
@@ -285,10 +285,10 @@ Results foreach(Pieces& p) {
     if (base == "zero") {
       out.push_back(p.zeros(to.dtype, to.dims));
     } else if (base == "copy") {
-      if (p.dims(args[1].value) != to.dims) return kNot;
-      out.push_back(p.cast(args[1].value, to.dtype));
+      if (p.dims(args.at(1).value) != to.dims) return kNot;
+      out.push_back(p.cast(args.at(1).value, to.dtype));
     } else if (base == "norm") {
-      args = {args[0], args[1], Arg::none(), Arg::of_bool(false), args[2]};
+      args = {args.at(0), args.at(1), Arg::none(), Arg::of_bool(false), args.at(2)};
       make("linalg_vector_norm", "");
     } else if (!same) {
       return kNot;
@@ -381,13 +381,13 @@ Results adam(Pieces& p) {
   // self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, lr, beta1, beta2, weight_decay, eps,
   // amsgrad, maximize, grad_scale, found_inf
   const bool decoupled = p.node.name == "aten::_fused_adamw";
-  const bool amsgrad = p.args[11].i != 0, maximize = p.args[12].i != 0;
-  const size_t count = p.args[0].list.size();
-  const Number lr(p, p.args[6]), beta1(p, p.args[7]), beta2(p, p.args[8]), decay(p, p.args[9]), eps(p, p.args[10]);
+  const bool amsgrad = p.arg(11).i != 0, maximize = p.arg(12).i != 0;
+  const size_t count = p.arg(0).list.size();
+  const Number lr(p, p.arg(6)), beta1(p, p.arg(7)), beta2(p, p.arg(8)), decay(p, p.arg(9)), eps(p, p.arg(10));
   const Number unit(p, 1.0), rest1 = combine("sub", unit, beta1), rest2 = combine("sub", unit, beta2);
   std::vector<ValueId> params, grads, firsts, seconds, largest;
   for (size_t i = 0; i < count; i++) {
-    auto at = [&](size_t list) { return p.args[list].list[i].value; };
+    auto at = [&](size_t list) { return p.arg(list).list.at(i).value; };
     ValueId param = at(0), grad = at(1);
     if (p.dtype(param) != p.dtype(grad)) return kNot;
     grads.push_back(grad);
@@ -398,7 +398,7 @@ Results adam(Pieces& p) {
       else
         grad = add_scaled(p, grad, decay, param);
     }
-    const Number step(p, p.args[5].list[i]);
+    const Number step(p, p.arg(5).list.at(i));
     const Number correction1 = combine("sub", unit, combine("pow", beta1, step));
     const Number correction2 = combine("sub", unit, combine("pow", beta2, step));
     const ValueId first = p.binary("add", at(2), rest1.apply("mul", p.binary("sub", grad, at(2))));
@@ -421,14 +421,14 @@ Results adam(Pieces& p) {
 Results sgd(Pieces& p) {
   // self, grads, momentum_buffer_list, weight_decay, momentum, lr, dampening, nesterov, maximize,
   // is_first_step, grad_scale, found_inf
-  const bool nesterov = p.args[7].i != 0, maximize = p.args[8].i != 0, first_step = p.args[9].i != 0;
-  const Number decay(p, p.args[3]), momentum(p, p.args[4]), lr(p, p.args[5]), dampening(p, p.args[6]);
+  const bool nesterov = p.arg(7).i != 0, maximize = p.arg(8).i != 0, first_step = p.arg(9).i != 0;
+  const Number decay(p, p.arg(3)), momentum(p, p.arg(4)), lr(p, p.arg(5)), dampening(p, p.arg(6));
   const Number rest = combine("sub", Number(p, 1.0), dampening);
-  const bool has_momentum = !p.args[2].list.empty();
+  const bool has_momentum = !p.arg(2).list.empty();
   std::vector<ValueId> params, grads, buffers;
-  for (size_t i = 0; i < p.args[0].list.size(); i++) {
-    const ValueId param = p.args[0].list[i].value;
-    ValueId grad = p.args[1].list[i].value;
+  for (size_t i = 0; i < p.arg(0).list.size(); i++) {
+    const ValueId param = p.arg(0).list.at(i).value;
+    ValueId grad = p.arg(1).list.at(i).value;
     if (p.dtype(param) != p.dtype(grad)) return kNot;
     grads.push_back(grad);
     if (maximize) grad = p.unary("aten::neg", grad);
@@ -436,7 +436,7 @@ Results sgd(Pieces& p) {
     if (has_momentum) {
       ValueId buffer = grad;
       if (!first_step)
-        buffer = add_scaled(p, momentum.apply("mul", p.args[2].list[i].value), rest, grad);
+        buffer = add_scaled(p, momentum.apply("mul", p.arg(2).list.at(i).value), rest, grad);
       buffers.push_back(buffer);
       grad = nesterov ? add_scaled(p, grad, momentum, buffer) : buffer;
     }
@@ -457,8 +457,13 @@ Results fused_optimizer(Pieces& p) {
 
 }  // namespace
 
+std::span<const Rules* const> rules_outside() {
+  static const auto& all = *new std::vector<const Rules*>{&outside_rules(), &window_rules(), &bag_rules(), &sampling_rules(), &recurrent_rules()};
+  return all;
+}
+
 Rule find_rule(std::string_view name) {
-  static const auto* rules = new std::unordered_map<std::string_view, Rule>{
+  static const auto* rules = new Rules{
       {"addcmul", addcmul},         {"addmm", addmm},
       {"clamp", clamp},             {"draw", draw},
       {"embedding", embedding},
@@ -471,17 +476,9 @@ Rule find_rule(std::string_view name) {
       {"softmax", softmax},         {"softmax_backward", softmax_backward},
       {"split", split},             {"square", square},
       {"stack", stack},             {"threshold", threshold},
-      {"aten::_thnn_fused_lstm_cell", lstm_cell},
-      {"aten::_thnn_fused_lstm_cell_backward_impl", lstm_cell_backward},
-      {"aten::_thnn_fused_gru_cell", gru_cell},
-      {"aten::_thnn_fused_gru_cell_backward", gru_cell_backward},
-      {"lazyt::lstm_layer", lstm_layer},
-      {"lazyt::lstm_layer_backward", lstm_layer_backward},
-      {"lazyt::gru_layer", gru_layer},
-      {"lazyt::gru_layer_backward", gru_layer_backward},
   };
   if (auto it = rules->find(name); it != rules->end()) return it->second;
-  for (const auto* outside : {&outside_rules(), &window_rules(), &bag_rules(), &sampling_rules()})
+  for (const Rules* outside : rules_outside())
     if (auto it = outside->find(name); it != outside->end()) return it->second;
   return nullptr;
 }

@@ -31,14 +31,14 @@ double number(const Arg& a) { return a.kind == LAZYT_ARG_INT ? static_cast<doubl
 
 // Argument i as a dim of x.
 size_t dim_of(const Pieces& p, size_t i, ValueId x) {
-  const int64_t dim = p.args[i].i;
+  const int64_t dim = p.arg(i).i;
   return static_cast<size_t>(dim < 0 ? dim + static_cast<int64_t>(p.rank(x)) : dim);
 }
 // Those that argument i lists, or all.
 Dims dims_or_all(const Pieces& p, size_t i, ValueId x) {
   Dims over;
-  if (p.args[i].kind == LAZYT_ARG_INTS) over = p.args[i].ints;
-  if (p.args[i].kind == LAZYT_ARG_INT) over = {p.args[i].i};
+  if (p.arg(i).kind == LAZYT_ARG_INTS) over = p.arg(i).ints;
+  if (p.arg(i).kind == LAZYT_ARG_INT) over = {p.arg(i).i};
   for (int64_t& dim : over) dim += dim < 0 ? static_cast<int64_t>(p.rank(x)) : 0;
   return over.empty() || p.rank(x) == 0 ? p.all_dims(x) : over;
 }
@@ -66,7 +66,7 @@ ValueId padded(Pieces& p, ValueId x, size_t dim, int64_t before, int64_t behind,
   std::vector<ValueId> parts;
   const auto edge = [&](int64_t at, int64_t count) {
     Dims out = p.dims(x);
-    out[dim] = count;
+    out.at(dim) = count;
     parts.push_back(p.expand(p.slice(x, dim, at, at + 1), std::move(out)));
   };
   if (before > 0) mirrored ? parts.push_back(p.flip(p.slice(x, dim, 1, before + 1), dim)) : edge(0, before);
@@ -94,13 +94,13 @@ ValueId padded_backward(Pieces& p, ValueId grad, size_t dim, int64_t before, int
 Results pad_by_itself(Pieces& p) {
   const bool backward = p.node.name.ends_with("_backward"),
              mirrored = p.node.name.find("reflection") != std::string::npos;
-  const Arg& padding = p.args[backward ? 2 : 1];
+  const Arg& padding = p.arg(backward ? 2 : 1);
   if (padding.kind != LAZYT_ARG_INTS || !is_real(p.result().dtype) || p.result().numel() == 0) return kNot;
   if (std::ranges::any_of(padding.ints, [](int64_t n) { return n < 0; })) return kNot;  // parts cut off
   ValueId v = backward ? p.operand(0) : p.value(0);
   for (size_t k = 0; k < padding.ints.size() / 2; k++)
-    v = (backward ? padded_backward : padded)(p, v, p.rank(v) - 1 - k, padding.ints[2 * k],
-                                              padding.ints[2 * k + 1], mirrored);
+    v = (backward ? padded_backward : padded)(p, v, p.rank(v) - 1 - k, padding.ints.at(2 * k),
+                                              padding.ints.at(2 * k + 1), mirrored);
   return rounded(p, v);
 }
 
@@ -108,19 +108,18 @@ Results channel_shuffle(Pieces& p) {
   const ValueId x = p.value(0);
   Dims dims = p.dims(x);
   if (p.meta(x).numel() == 0) return kNot;
-  const int64_t groups = p.args[1].i;
-  dims[1] /= groups;
-  dims.insert(dims.begin() + 1, groups);
-  return one(p.reshape(p.swap(p.reshape(x, std::move(dims)), 1, 2), p.result().dims));
+  const int64_t groups = p.size_of(p.arg(1).i);
+  dims.at(1) /= groups;
+  return one(p.reshape(p.swap(p.reshape(x, inserted(std::move(dims), 1, groups)), 1, 2), p.result().dims));
 }
 
 Results pixel_unshuffle(Pieces& p) {
   const ValueId x = p.value(0);
-  const int64_t r = p.args[1].i;
+  const int64_t r = p.size_of(p.arg(1).i);
   Dims dims = p.dims(x);
   const size_t c = dims.size() - 3;  // the channels' dim; h and w follow
-  dims[c + 1] /= r, dims[c + 2] /= r;
-  dims.insert(dims.begin() + static_cast<int64_t>(c) + 2, r);
+  dims.at(c + 1) /= r, dims.at(c + 2) /= r;
+  dims = inserted(std::move(dims), c + 2, r);
   dims.push_back(r);
   // c h r w r -> c r h w r -> c r r h w
   const ValueId parts = p.move(p.reshape(x, std::move(dims)), c + 2, c + 1);
@@ -128,7 +127,7 @@ Results pixel_unshuffle(Pieces& p) {
 }
 
 Results diagonal_copy(Pieces& p) {
-  return one(diagonal(p, p.value(0), p.args[1].i, dim_of(p, 2, p.value(0)), dim_of(p, 3, p.value(0)),
+  return one(diagonal(p, p.value(0), p.arg(1).i, dim_of(p, 2, p.value(0)), dim_of(p, 3, p.value(0)),
                       p.result().dims));
 }
 
@@ -140,7 +139,7 @@ Results from_diagonal(Pieces& p) {
   const size_t last = p.args.size() - 1;
   const auto dim = [&](size_t i) { return Arg::of_int(static_cast<int64_t>(dim_of(p, i, zeros))); };
   return one(p.op("aten::diagonal_scatter", "",
-                  {Arg::of_value(zeros), p.args[0], p.args[last - 2], dim(last - 1), dim(last)},
+                  {Arg::of_value(zeros), p.arg(0), p.arg(last - 2), dim(last - 1), dim(last)},
                   p.result().dtype, p.result().dims));
 }
 
@@ -148,7 +147,7 @@ Results from_diagonal(Pieces& p) {
 Results eye(Pieces& p) {
   const Dims& out = p.result().dims;
   if (p.result().numel() == 0 || (!is_real(p.result().dtype) && p.result().dtype != kBool)) return kNot;
-  const ValueId rows = p.reshape(p.arange(out[0], kInt64), {out[0], 1}), columns = p.arange(out[1], kInt64);
+  const ValueId rows = p.reshape(p.arange(out.at(0), kInt64), {out.at(0), 1}), columns = p.arange(out.at(1), kInt64);
   return rounded(p, p.op("aten::eq", "Tensor", {Arg::of_value(rows), Arg::of_value(columns)}, kBool, out));
 }
 
@@ -162,11 +161,11 @@ Results trace(Pieces& p) {
 Results rot90(Pieces& p) {
   const ValueId x = p.value(0);
   const auto dim = [&](size_t i) {
-    const int64_t d = p.args[2].ints[i];
+    const int64_t d = p.arg(2).ints.at(i);
     return static_cast<size_t>(d < 0 ? d + static_cast<int64_t>(p.rank(x)) : d);
   };
   const size_t a = dim(0), b = dim(1);
-  switch ((p.args[1].i % 4 + 4) % 4) {
+  switch ((p.arg(1).i % 4 + 4) % 4) {
     case 1:
       return one(p.swap(p.flip(x, b), a, b));
     case 2:
@@ -196,7 +195,7 @@ Results prelu(Pieces& p) {
 // hardshrink, softshrink (self, lambd) and their backwards (grad, self, lambd)
 Results shrink(Pieces& p) {
   const bool backward = p.node.name.ends_with("_backward");
-  const Arg& limit = p.args[backward ? 2 : 1];
+  const Arg& limit = p.arg(backward ? 2 : 1);
   if (!is_constant(limit) || is_half(p.result().dtype)) return kNot;  // halves compare with a rounded limit
   const double l =
       p.result().dtype == kF32 ? static_cast<double>(static_cast<float>(number(limit))) : number(limit);
@@ -226,7 +225,7 @@ Results heaviside(Pieces& p) {
 
 Results is_all_true(Pieces& p) {
   return one(
-      p.op(p.node.name == "aten::_is_all_true" ? "aten::all" : "aten::any", "", {p.args[0]}, kBool, {}));
+      p.op(p.node.name == "aten::_is_all_true" ? "aten::all" : "aten::any", "", {p.arg(0)}, kBool, {}));
 }
 
 // ---- counts and sums: equal where they count
@@ -244,7 +243,7 @@ Results nansum(Pieces& p) {
   ValueId x = p.operand(0);
   if (is_float(p.dtype(x)))
     x = p.number_where(p.op("aten::isnan", "", {Arg::of_value(x)}, kBool, p.dims(x)), 0, x);
-  return rounded(p, sum(p, x, dims_or_all(p, 1, x), p.args[2].i != 0, p.dtype(x), p.result().dims));
+  return rounded(p, sum(p, x, dims_or_all(p, 1, x), p.arg(2).i != 0, p.dtype(x), p.result().dims));
 }
 
 // (self, dim?, correction?, keepdim)
@@ -253,9 +252,9 @@ Results std_mean(Pieces& p) {
   Dims over = dims_or_all(p, 1, x);
   if (p.node.overload != "correction" || !is_float(p.dtype(x)) || over.empty()) return kNot;
   const Arg dims = Arg::of_ints(std::move(over));
-  const ValueId mean = p.op("aten::mean", "dim", {p.args[0], dims, p.args[3], Arg::none()}, p.result(1).dtype,
+  const ValueId mean = p.op("aten::mean", "dim", {p.arg(0), dims, p.arg(3), Arg::none()}, p.result(1).dtype,
                             p.result(1).dims);
-  return std::vector<ValueId>{p.op("aten::std", "correction", {p.args[0], dims, p.args[2], p.args[3]},
+  return std::vector<ValueId>{p.op("aten::std", "correction", {p.arg(0), dims, p.arg(2), p.arg(3)},
                                    p.result(0).dtype, p.result(0).dims),
                               mean};
 }
@@ -265,9 +264,9 @@ Results std_mean(Pieces& p) {
 Results floor_divide(Pieces& p) {
   const DType dtype = p.result().dtype;
   if (!is_real(dtype)) return kNot;
-  std::vector<Arg> args = {Arg::of_value(p.cast(p.value(0), dtype)), p.args[1], Arg::of_string("floor")};
+  std::vector<Arg> args = {Arg::of_value(p.cast(p.value(0), dtype)), p.arg(1), Arg::of_string("floor")};
   const bool of_tensor = p.is_value(1) && !p.is_host_scalar(p.value(1));
-  if (of_tensor) args[1] = Arg::of_value(p.cast(p.value(1), dtype));
+  if (of_tensor) args.at(1) = Arg::of_value(p.cast(p.value(1), dtype));
   return one(
       p.op("aten::div", of_tensor ? "Tensor_mode" : "Scalar_mode", std::move(args), dtype, p.result().dims));
 }
@@ -278,7 +277,7 @@ Results rsub(Pieces& p) {
   if (p.node.overload != "Tensor" || !is_real(dtype)) return kNot;
   return one(
       p.op("aten::sub", "Tensor",
-           {Arg::of_value(p.cast(p.value(1), dtype)), Arg::of_value(p.cast(p.value(0), dtype)), p.args[2]},
+           {Arg::of_value(p.cast(p.value(1), dtype)), Arg::of_value(p.cast(p.value(0), dtype)), p.arg(2)},
            dtype, p.result().dims));
 }
 
@@ -333,22 +332,22 @@ Results cross(Pieces& p) {
 
 // (self, vec1, vec2, beta, alpha)
 Results addr(Pieces& p) {
-  if (!is_real(p.result().dtype) || !is_constant(p.args[3]) || !is_constant(p.args[4])) return kNot;
+  if (!is_real(p.result().dtype) || !is_constant(p.arg(3)) || !is_constant(p.arg(4))) return kNot;
   const ValueId a = p.operand(1), b = p.operand(2);
   const auto scaled = [&](ValueId v, const Arg& by) { return number(by) == 1 ? v : p.scalar("mul", v, by); };
-  ValueId v = p.mul(scaled(p.reshape(a, {p.size(a, 0), 1}), p.args[4]), p.reshape(b, {1, p.size(b, 0)}));
-  if (number(p.args[3]) != 0) v = p.add(scaled(p.operand(0), p.args[3]), v);  // of 0, self is not read
+  ValueId v = p.mul(scaled(p.reshape(a, {p.size(a, 0), 1}), p.arg(4)), p.reshape(b, {1, p.size(b, 0)}));
+  if (number(p.arg(3)) != 0) v = p.add(scaled(p.operand(0), p.arg(3)), v);  // of 0, self is not read
   return rounded(p, v);
 }
 
 // (self, batch1, batch2, beta, alpha): the products of a batch added up are one product, of rows as long as all
 Results addbmm(Pieces& p) {
-  if (!is_float(p.result().dtype) || !is_constant(p.args[3]) || !is_constant(p.args[4])) return kNot;
+  if (!is_float(p.result().dtype) || !is_constant(p.arg(3)) || !is_constant(p.arg(4))) return kNot;
   const ValueId a = p.value(1), b = p.value(2);
-  const int64_t length = p.size(a, 0) * p.size(a, 2);
+  const int64_t length = p.elements({p.size(a, 0), p.size(a, 2)});
   if (length == 0 || p.result().numel() == 0) return kNot;
   const ValueId left = p.reshape(p.swap(a, 0, 1), {p.size(a, 1), length}), right = p.reshape(b, {length, p.size(b, 2)});
-  return one(p.op("aten::addmm", "", {p.args[0], Arg::of_value(left), Arg::of_value(right), p.args[3], p.args[4]}, p.result().dtype, p.result().dims));
+  return one(p.op("aten::addmm", "", {p.arg(0), Arg::of_value(left), Arg::of_value(right), p.arg(3), p.arg(4)}, p.result().dtype, p.result().dims));
 }
 
 // The product of two values of one rank summed over some dims, which stay with size 1. A dim of size 1 is none.
@@ -379,7 +378,7 @@ ValueId contracted(Pieces& p, ValueId a, ValueId b, const Dims& over) {
   Dims back(order.size());
   for (size_t i = 0; i < order.size(); i++) {
     const auto d = static_cast<size_t>(order[i]);
-    back[d] = static_cast<int64_t>(i);
+    back.at(d) = static_cast<int64_t>(i);
     const bool is_one = i >= batch.size() + left.size() + right.size();
     sizes.push_back(is_one ? 1 : std::max(p.size(a, d), p.size(b, d)));
   }
@@ -394,11 +393,11 @@ Results trilinear(Pieces& p) {
   for (size_t i = 0; i < 3; i++) {
     v[i] = p.operand(i);
     if (p.meta(v[i]).numel() == 0) return kNot;
-    Dims expanded(p.args[3 + i].ints.begin(), p.args[3 + i].ints.end());
+    Dims expanded(p.arg(3 + i).ints.begin(), p.arg(3 + i).ints.end());
     std::ranges::sort(expanded);
     for (int64_t d : expanded) v[i] = p.with_one(v[i], static_cast<size_t>(d));
   }
-  for (int64_t d : p.args[6].ints) (p.size(v[2], static_cast<size_t>(d)) == 1 ? first : second).push_back(d);
+  for (int64_t d : p.arg(6).ints) (p.size(v[2], static_cast<size_t>(d)) == 1 ? first : second).push_back(d);
   return rounded(p, contracted(p, contracted(p, v[0], v[1], first), v[2], second));
 }
 
@@ -425,7 +424,7 @@ Results glu(Pieces& p) {
 // (self, eps?), (grad, self, eps?)
 Results logit(Pieces& p) {
   const bool backward = p.node.name == "aten::logit_backward";
-  const Arg& eps = p.args[backward ? 2 : 1];
+  const Arg& eps = p.arg(backward ? 2 : 1);
   const bool limited = eps.kind == LAZYT_ARG_DOUBLE && eps.d >= 0;
   if (!is_float(p.result().dtype) || eps.kind == LAZYT_ARG_VALUE || (limited && is_half(p.result().dtype)))
     return kNot;
@@ -444,10 +443,10 @@ Results logit(Pieces& p) {
 
 // (grad, self, noise, lower, upper, training, self_is_result)
 Results rrelu_backward(Pieces& p) {
-  if (!is_float(p.result().dtype) || is_half(p.result().dtype) || !is_constant(p.args[3]) || !is_constant(p.args[4])) return kNot;
-  const double lower = number(p.args[3]), upper = number(p.args[4]);
-  if (p.args[5].i && upper - lower > 1e-6) return one(p.mul(p.value(0), p.value(2)));
-  return one(p.op("aten::leaky_relu_backward", "", {p.args[0], p.args[1], Arg::of_double((lower + upper) / 2), p.args[6]}, p.result().dtype, p.result().dims));
+  if (!is_float(p.result().dtype) || is_half(p.result().dtype) || !is_constant(p.arg(3)) || !is_constant(p.arg(4))) return kNot;
+  const double lower = number(p.arg(3)), upper = number(p.arg(4));
+  if (p.arg(5).i && upper - lower > 1e-6) return one(p.mul(p.value(0), p.value(2)));
+  return one(p.op("aten::leaky_relu_backward", "", {p.arg(0), p.arg(1), Arg::of_double((lower + upper) / 2), p.arg(6)}, p.result().dtype, p.result().dims));
 }
 
 Results sinc(Pieces& p) {
@@ -482,15 +481,15 @@ Results entr(Pieces& p) {
 // (start, end, steps, ...): from both ends towards the middle
 Results linspace(Pieces& p) {
   const DType dtype = p.result().dtype;
-  if ((dtype != kF32 && dtype != kF64) || !is_constant(p.args[0]) || !is_constant(p.args[1]) ||
-      p.args[2].kind != LAZYT_ARG_INT)
+  if ((dtype != kF32 && dtype != kF64) || !is_constant(p.arg(0)) || !is_constant(p.arg(1)) ||
+      p.arg(2).kind != LAZYT_ARG_INT)
     return kNot;
-  const int64_t steps = p.args[2].i;
+  const int64_t steps = p.arg(2).i;
   if (steps < 2 || steps > 1 << 24) return kNot;  // beyond, places are not exact in f32
   const auto rounded = [&](double v) {
     return dtype == kF32 ? static_cast<double>(static_cast<float>(v)) : v;
   };
-  const double start = rounded(number(p.args[0])), end = rounded(number(p.args[1]));
+  const double start = rounded(number(p.arg(0))), end = rounded(number(p.arg(1)));
   const double step = rounded(rounded(end - start) / static_cast<double>(steps - 1));
   const ValueId i = p.arange(steps, dtype);
   const ValueId up = p.plus(p.times(i, step), start),
@@ -505,7 +504,7 @@ Results soft_margin_loss(Pieces& p) {
   if (!is_float(p.result().dtype)) return kNot;
   const bool backward = p.node.name.ends_with("_backward");
   const ValueId x = p.operand(backward ? 1 : 0), target = p.operand(backward ? 2 : 1);
-  const int64_t reduction = p.args.back().i;
+  const int64_t reduction = p.arg(p.args.size() - 1).i;
   const ValueId negative = p.unary("aten::neg", target), z = p.unary("aten::exp", p.mul(negative, x));
   const double mean = 1.0 / static_cast<double>(p.meta(x).numel());
   if (!backward) {
@@ -524,7 +523,7 @@ Results cdist(Pieces& p) {
   const bool backward = p.node.name == "aten::_cdist_backward";
   const size_t first = backward ? 1 : 0;
   const ValueId x1 = p.value(first), x2 = p.value(first + 1);
-  const Arg& norm = p.args[first + 2];
+  const Arg& norm = p.arg(first + 2);
   const size_t rank = p.rank(x1);
   if (!is_constant(norm) || (p.result().dtype != kF32 && p.result().dtype != kF64) || p.result().numel() == 0)
     return kNot;
@@ -560,7 +559,7 @@ Results euclidean_dist(Pieces& p) {
   const auto square = [&](ValueId v) { return p.reduce("sum", p.mul(v, v), {last}); };
   const auto ones = [&](ValueId v) {
     Dims d = p.dims(v);
-    d[rank - 1] = 1;
+    d.at(rank - 1) = 1;
     return p.full(Arg::of_int(1), p.dtype(v), std::move(d));
   };
   const ValueId left = p.cat({p.times(x1, -2), square(x1), ones(x1)}, rank - 1),
@@ -582,19 +581,19 @@ ValueId vector_norm(Pieces& p, ValueId x, const Arg& order, Dims over, bool keep
 // The opset's, of an order that is not claimed: (self, ord, dim?, keepdim, dtype?). As PyTorch's kernel: (sum of |x|^p)^(1/p)
 Results vector_norm_of_any_order(Pieces& p) {
   const DType dtype = wide(p.result().dtype);
-  if (!is_constant(p.args[1]) || !is_float(p.dtype(p.value(0))) || !is_float(dtype) || p.meta(p.value(0)).numel() == 0) return kNot;
-  const double order = number(p.args[1]);
+  if (!is_constant(p.arg(1)) || !is_float(p.dtype(p.value(0))) || !is_float(dtype) || p.meta(p.value(0)).numel() == 0) return kNot;
+  const double order = number(p.arg(1));
   if (order == 0 || order == 1 || order == 2 || !std::isfinite(order)) return kNot;  // others are claimed, or are no sums
   const auto power = [&](ValueId v, double by) { return p.op("aten::pow", "Tensor_Scalar", {Arg::of_value(v), Arg::of_double(by)}, dtype, p.dims(v)); };
   const ValueId x = p.unary("aten::abs", p.operand(0));
-  return rounded(p, power(sum(p, power(x, order), dims_or_all(p, 2, x), p.args[3].i != 0, dtype, p.result().dims), 1 / order));
+  return rounded(p, power(sum(p, power(x, order), dims_or_all(p, 2, x), p.arg(3).i != 0, dtype, p.result().dims), 1 / order));
 }
 
 // (self, other, p)
 Results dist(Pieces& p) {
-  if (!is_float(p.result().dtype) || !is_constant(p.args[2])) return kNot;
+  if (!is_float(p.result().dtype) || !is_constant(p.arg(2))) return kNot;
   const ValueId difference = p.sub(p.operand(0), p.operand(1));
-  return rounded(p, vector_norm(p, difference, p.args[2], p.all_dims(difference), false, {}));
+  return rounded(p, vector_norm(p, difference, p.arg(2), p.all_dims(difference), false, {}));
 }
 
 Dims dims_but(const Pieces& p, ValueId v, int64_t dim) {
@@ -605,13 +604,13 @@ Dims dims_but(const Pieces& p, ValueId v, int64_t dim) {
 
 // Slices along a dim made shorter where they are too long: (self, p, dim, maxnorm)
 Results renorm(Pieces& p) {
-  if (!is_float(p.result().dtype) || !is_constant(p.args[1]) || !is_constant(p.args[3]) || p.result().numel() == 0) return kNot;
+  if (!is_float(p.result().dtype) || !is_constant(p.arg(1)) || !is_constant(p.arg(3)) || p.result().numel() == 0) return kNot;
   const ValueId x = p.operand(0);
   const auto dim = static_cast<int64_t>(dim_of(p, 2, x));
   Dims out(p.rank(x), 1);
-  out[static_cast<size_t>(dim)] = p.size(x, static_cast<size_t>(dim));
-  const ValueId norms = vector_norm(p, x, p.args[1], dims_but(p, x, dim), true, std::move(out));
-  const double most = number(p.args[3]);
+  out.at(static_cast<size_t>(dim)) = p.size(x, static_cast<size_t>(dim));
+  const ValueId norms = vector_norm(p, x, p.arg(1), dims_but(p, x, dim), true, std::move(out));
+  const double most = number(p.arg(3));
   const ValueId shorter = p.times(p.unary("aten::reciprocal", p.plus(norms, 1e-7)), most);
   return rounded(p, p.mul(x, p.where(p.is("gt", norms, most), shorter, p.full(Arg::of_int(1), p.dtype(norms), p.dims(norms)))));
 }
@@ -626,8 +625,8 @@ bool is_outer(const Pieces& p, ValueId v, int64_t dim) {
 Results weight_norm(Pieces& p) {
   const DType dtype = wide(p.result().dtype);
   const ValueId v = p.operand(0), g = p.operand(1);
-  if (!is_float(dtype) || !is_outer(p, v, p.args[2].i) || p.meta(v).numel() == 0) return kNot;
-  const ValueId norms = p.unary("aten::sqrt", p.reduce("sum", p.mul(v, v), dims_but(p, v, p.args[2].i)));
+  if (!is_float(dtype) || !is_outer(p, v, p.arg(2).i) || p.meta(v).numel() == 0) return kNot;
+  const ValueId norms = p.unary("aten::sqrt", p.reduce("sum", p.mul(v, v), dims_but(p, v, p.arg(2).i)));
   return std::vector<ValueId>{p.cast(p.mul(v, p.div(g, norms)), p.result(0).dtype),
                               p.reshape(p.cast(norms, p.result(1).dtype), p.result(1).dims)};
 }
@@ -636,8 +635,8 @@ Results weight_norm(Pieces& p) {
 Results weight_norm_backward(Pieces& p) {
   const DType dtype = wide(p.result().dtype);
   const ValueId grad = p.operand(0), v = p.operand(1), g = p.operand(2), norms = p.cast(p.value(3), dtype);
-  if (!is_float(dtype) || !is_outer(p, v, p.args[4].i) || p.meta(v).numel() == 0) return kNot;
-  const ValueId along = p.reduce("sum", p.mul(grad, v), dims_but(p, v, p.args[4].i));
+  if (!is_float(dtype) || !is_outer(p, v, p.arg(4).i) || p.meta(v).numel() == 0) return kNot;
+  const ValueId along = p.reduce("sum", p.mul(grad, v), dims_but(p, v, p.arg(4).i));
   const ValueId across = p.sub(grad, p.mul(v, p.div(along, p.mul(norms, norms))));
   return std::vector<ValueId>{p.cast(p.mul(p.div(g, norms), across), p.result(0).dtype),
                               p.reshape(p.cast(p.div(along, norms), p.result(1).dtype), p.result(1).dims)};
@@ -645,8 +644,8 @@ Results weight_norm_backward(Pieces& p) {
 
 }  // namespace
 
-const std::unordered_map<std::string_view, Rule>& outside_rules() {
-  static const auto& rules = *new std::unordered_map<std::string_view, Rule>{
+const Rules& outside_rules() {
+  static const auto& rules = *new Rules{
       {"aten::_cdist_backward", cdist},
       {"aten::_cdist_forward", cdist},
       {"aten::_euclidean_dist", euclidean_dist},

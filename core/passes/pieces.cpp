@@ -17,14 +17,32 @@ Dims broadcast(const Dims& a, const Dims& b) {
   Dims out = more;
   for (size_t i = 0; i < less.size(); i++) {
     int64_t& d = out[more.size() - less.size() + i];
+    if (d != less[i] && d != 1 && less[i] != 1) throw std::out_of_range("no common shape");
     if (d == 1) d = less[i];
   }
   return out;
 }
 
+Dims inserted(Dims dims, size_t at, int64_t n) {
+  if (at > dims.size()) throw std::out_of_range("no dim");
+  dims.insert(dims.begin() + static_cast<int64_t>(at), n);
+  return dims;
+}
+
+Dims erased(Dims dims, size_t at) {
+  if (at >= dims.size()) throw std::out_of_range("no dim");
+  dims.erase(dims.begin() + static_cast<int64_t>(at));
+  return dims;
+}
+
 namespace {
 bool has_alpha(const std::string& name) { return name == "add" || name == "sub"; }
 }  // namespace
+
+ir::Meta Pieces::row_major(DType dtype, Dims dims) {
+  if (dims.size() > base::kMaxRank || !base::is_countable(dims)) throw std::out_of_range("no shape");
+  return ir::Meta::contiguous(dtype, std::move(dims));
+}
 
 Dims Pieces::all_dims(ValueId v) const {
   Dims all(rank(v));
@@ -79,33 +97,33 @@ ValueId Pieces::cast(ValueId x, DType to) {
 
 ValueId Pieces::reshape(ValueId x, Dims to) {
   if (dims(x) == to) return x;
+  if (elements(to) != meta(x).numel()) throw std::out_of_range("other elements");
   return op("aten::reshape", "", {Arg::of_value(x), Arg::of_ints(to)}, dtype(x), to);
 }
 
 ValueId Pieces::permute(ValueId x, Dims order) {
   if (std::is_sorted(order.begin(), order.end())) return x;
   Dims out;
-  for (int64_t d : order) out.push_back(dims(x)[static_cast<size_t>(d)]);
+  for (int64_t d : order) out.push_back(size(x, static_cast<size_t>(d)));
   return op("aten::permute", "", {Arg::of_value(x), Arg::of_ints(std::move(order))}, dtype(x), std::move(out));
 }
 
 ValueId Pieces::swap(ValueId x, size_t a, size_t b) {
   Dims order = all_dims(x);
-  std::swap(order[a], order[b]);
+  std::swap(order.at(a), order.at(b));
   return permute(x, std::move(order));
 }
 
 ValueId Pieces::move(ValueId x, size_t from, size_t to) {
-  Dims order = all_dims(x);
-  order.erase(order.begin() + static_cast<int64_t>(from));
-  order.insert(order.begin() + static_cast<int64_t>(to), static_cast<int64_t>(from));
-  return permute(x, std::move(order));
+  return permute(x, inserted(erased(all_dims(x), from), to, static_cast<int64_t>(from)));
 }
 
 ValueId Pieces::slice(ValueId x, size_t dim, int64_t start, int64_t end, int64_t step) {
   if (start == 0 && end == size(x, dim) && step == 1) return x;
+  // Parts that reach out of x are no parts of it.
+  if (start < 0 || end < start || end > size(x, dim) || step < 1) throw std::out_of_range("no part");
   Dims out = dims(x);
-  out[dim] = (end - start + step - 1) / step;
+  out.at(dim) = (end - start + step - 1) / step;
   return op("aten::slice", "Tensor",
             {Arg::of_value(x), Arg::of_int(static_cast<int64_t>(dim)), Arg::of_int(start), Arg::of_int(end), Arg::of_int(step)}, dtype(x),
             std::move(out));
@@ -116,12 +134,12 @@ ValueId Pieces::flip(ValueId x, size_t dim) {
 }
 
 ValueId Pieces::cat(const std::vector<ValueId>& parts, size_t dim) {
-  if (parts.size() == 1) return parts[0];
-  Dims out = dims(parts[0]);
-  out[dim] = 0;
+  if (parts.size() == 1) return parts.front();
+  Dims out = dims(parts.at(0));
+  out.at(dim) = 0;
   std::vector<Arg> list;
-  for (ValueId v : parts) list.push_back(Arg::of_value(v)), out[dim] += size(v, dim);
-  return op("aten::cat", "", {Arg::of_list(std::move(list)), Arg::of_int(static_cast<int64_t>(dim))}, dtype(parts[0]), std::move(out));
+  for (ValueId v : parts) list.push_back(Arg::of_value(v)), out.at(dim) += size(v, dim);
+  return op("aten::cat", "", {Arg::of_list(std::move(list)), Arg::of_int(static_cast<int64_t>(dim))}, dtype(parts.front()), std::move(out));
 }
 
 ValueId Pieces::expand(ValueId x, Dims to) {
@@ -131,22 +149,19 @@ ValueId Pieces::expand(ValueId x, Dims to) {
 ValueId Pieces::pad(ValueId x, size_t dim, int64_t before, int64_t behind) {
   if (before == 0 && behind == 0) return x;
   Dims out = dims(x);
-  out[dim] += before + behind;
+  if (before < 0 || behind < 0 || before > base::kMostElements || behind > base::kMostElements) throw std::out_of_range("no padding");
+  out.at(dim) += before + behind;
   Dims pads(2 * (rank(x) - dim), 0);  // the last dim first
   pads[pads.size() - 2] = before, pads[pads.size() - 1] = behind;
   return op("aten::constant_pad_nd", "", {Arg::of_value(x), Arg::of_ints(std::move(pads)), Arg::of_int(0)}, dtype(x), std::move(out));
 }
 
 ValueId Pieces::with_one(ValueId x, size_t dim) {
-  Dims to = dims(x);
-  to.insert(to.begin() + static_cast<int64_t>(dim), 1);
-  return reshape(x, std::move(to));
+  return reshape(x, inserted(dims(x), dim, 1));
 }
 
 ValueId Pieces::without(ValueId x, size_t dim) {
-  Dims to = dims(x);
-  to.erase(to.begin() + static_cast<int64_t>(dim));
-  return reshape(x, std::move(to));
+  return reshape(x, erased(dims(x), dim));
 }
 
 ValueId Pieces::full(Arg number, DType dtype, Dims dims) {
@@ -165,7 +180,7 @@ ValueId Pieces::arange(int64_t n, DType dtype) {
 
 ValueId Pieces::reduce(const std::string& name, ValueId x, std::vector<int64_t> over) {
   Dims out = dims(x);
-  for (int64_t d : over) out[static_cast<size_t>(d)] = 1;
+  for (int64_t d : over) out.at(static_cast<size_t>(d)) = 1;
   if (out == dims(x)) return x;
   std::vector<Arg> list = {Arg::of_value(x), Arg::of_ints(std::move(over)), Arg::of_bool(true)};
   if (name == "amax") return op("aten::amax", "", std::move(list), dtype(x), std::move(out));

@@ -1,7 +1,12 @@
 // Pieces: what a decomposition rule sees of its node, and how it makes the nodes that replace it.
+//
+// Nothing says what a node outside the opset has, nor of which ranks its operands are. So what a rule reads is looked
+// for: an argument, a dim or a result that is not there, a number that is no size, or a shape that no tensor has
+// throws std::out_of_range, and the rule does not apply. Rules index by at(), never by [].
 #pragma once
 
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -26,30 +31,46 @@ class Pieces {
   const ir::Node& node;
   const std::vector<Arg> args;
 
-  bool is_value(size_t i) const { return args[i].kind == LAZYT_ARG_VALUE; }
-  bool is_none(size_t i) const { return args[i].kind == LAZYT_ARG_NONE; }
-  ValueId value(size_t i) const { return args[i].value; }
-  const ir::Meta& meta(ValueId v) const { return graph_.values[v].meta; }
+  const Arg& arg(size_t i) const { return args.at(i); }
+  bool is_value(size_t i) const { return arg(i).kind == LAZYT_ARG_VALUE; }
+  bool is_none(size_t i) const { return arg(i).kind == LAZYT_ARG_NONE; }
+  ValueId value(size_t i) const {
+    if (!is_value(i)) throw std::out_of_range("no value");
+    return arg(i).value;
+  }
+  // A size, a step, a number of groups: from 1 on, so small that a product of two is a number, too.
+  static int64_t size_of(int64_t n) {
+    if (n < 1 || n > INT32_MAX) throw std::out_of_range("no size");
+    return n;
+  }
+  // Elements of a shape made of sizes of several tensors.
+  static int64_t elements(const base::Dims& dims) {
+    if (!base::is_countable(dims)) throw std::out_of_range("no shape");
+    return base::numel(dims);
+  }
+  const ir::Meta& meta(ValueId v) const { return graph_.values.at(v).meta; }
   const base::Dims& dims(ValueId v) const { return meta(v).dims; }
-  int64_t size(ValueId v, size_t dim) const { return dims(v)[dim]; }
+  int64_t size(ValueId v, size_t dim) const { return dims(v).at(dim); }
   size_t rank(ValueId v) const { return dims(v).size(); }
   base::Dims all_dims(ValueId v) const;  // 0, 1, ...
   base::DType dtype(ValueId v) const { return meta(v).dtype; }
-  bool is_host_scalar(ValueId v) const { return graph_.values[v].kind == ir::ValueKind::kHostScalar; }
-  const ir::Meta& result(uint32_t r = 0) const { return from_.values[node.first_result + r].meta; }
+  bool is_host_scalar(ValueId v) const { return graph_.values.at(v).kind == ir::ValueKind::kHostScalar; }
+  const ir::Meta& result(uint32_t r = 0) const {
+    if (r >= node.result_count) throw std::out_of_range("no result");
+    return from_.values[node.first_result + r].meta;
+  }
   // Operand i in the result's dtype, halves in f32; and back: v in the result's dtype and shape.
   ValueId operand(size_t i) { return cast(value(i), wide(result().dtype)); }
   ValueId rounded(ValueId v, uint32_t r = 0) { return reshape(cast(v, result(r).dtype), result(r).dims); }
 
   // One node; its result is row-major.
   ValueId op(std::string name, std::string overload, std::vector<Arg> a, base::DType dtype, base::Dims dims) {
-    return graph_.add_op(std::move(name), std::move(overload), std::move(a),
-                         ir::Meta::contiguous(dtype, std::move(dims)), node.source);
+    return graph_.add_op(std::move(name), std::move(overload), std::move(a), row_major(dtype, std::move(dims)), node.source);
   }
   // The same for several results; they follow the first.
   ValueId node_of(std::string name, std::vector<Arg> a, base::DType dtype, const std::vector<base::Dims>& dims) {
     std::vector<ir::Meta> metas;
-    for (const base::Dims& d : dims) metas.push_back(ir::Meta::contiguous(dtype, d));
+    for (const base::Dims& d : dims) metas.push_back(row_major(dtype, d));
     return graph_.nodes[graph_.add_node(std::move(name), "", std::move(a), std::move(metas), node.source)].first_result;
   }
   ValueId unary(std::string name, ValueId x) { return op(std::move(name), "", {Arg::of_value(x)}, dtype(x), dims(x)); }
@@ -94,12 +115,16 @@ class Pieces {
 
  private:
   static Arg number(double n);
+  static ir::Meta row_major(base::DType dtype, base::Dims dims);
 
   ir::Graph& graph_;
   const ir::Graph& from_;
 };
 
 base::Dims broadcast(const base::Dims& a, const base::Dims& b);
+// With a dim of size n before dim `at`; without dim `at`.
+base::Dims inserted(base::Dims dims, size_t at, int64_t n);
+base::Dims erased(base::Dims dims, size_t at);
 
 // What a rule gives: the node's results, or nothing where it does not apply.
 using Results = std::optional<std::vector<ir::ValueId>>;

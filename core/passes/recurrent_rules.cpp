@@ -28,17 +28,15 @@ struct Cell {
   }
   // Part i of n side by side.
   ValueId part(ValueId x, int64_t i, int64_t n) {
-    const int64_t width = p.dims(x)[1] / n;
+    const int64_t width = p.size(x, 1) / n;
     return p.slice(x, 1, i * width, (i + 1) * width);
   }
   ValueId join(const std::vector<ValueId>& parts) { return p.cat(parts, 1); }
-  ValueId bias_of(ValueId gates) { return p.reshape(p.reduce("sum", gates, {0}), {p.dims(gates)[1]}); }
+  ValueId bias_of(ValueId gates) { return p.reshape(p.reduce("sum", gates, {0}), {p.size(gates, 1)}); }
 };
 
-}  // namespace
-
 // (input_gates, hidden_gates, cx, input_bias?, hidden_bias?) -> hy, cy, workspace: the activated gates i, f, g, o.
-std::optional<std::vector<ValueId>> lstm_cell(Pieces& p) {
+Results lstm_cell(Pieces& p) {
   Cell c{p};
   const ValueId gates = c.p.add(c.with_bias(0, 3), c.with_bias(1, 4)), cx = p.value(2);
   const ValueId i = c.sigmoid(c.part(gates, 0, 4)), f = c.sigmoid(c.part(gates, 1, 4)), g = c.tanh(c.part(gates, 2, 4)),
@@ -48,8 +46,8 @@ std::optional<std::vector<ValueId>> lstm_cell(Pieces& p) {
 }
 
 // (grad_hy?, grad_cy?, cx, cy, workspace, has_bias) -> gradients of the gates, of cx, of the biases
-std::optional<std::vector<ValueId>> lstm_cell_backward(Pieces& p) {
-  if (p.is_none(0) && p.is_none(1)) return std::nullopt;
+Results lstm_cell_backward(Pieces& p) {
+  if (p.is_none(0) && p.is_none(1)) return kNot;
   Cell c{p};
   const ValueId cx = p.value(2), workspace = p.value(4);
   const ValueId i = c.part(workspace, 0, 4), f = c.part(workspace, 1, 4), g = c.part(workspace, 2, 4), o = c.part(workspace, 3, 4);
@@ -71,7 +69,7 @@ std::optional<std::vector<ValueId>> lstm_cell_backward(Pieces& p) {
 }
 
 // (input_gates, hidden_gates, hx, input_bias?, hidden_bias?) -> hy, workspace: r, z, n, hx and the hidden part of n
-std::optional<std::vector<ValueId>> gru_cell(Pieces& p) {
+Results gru_cell(Pieces& p) {
   Cell c{p};
   const ValueId in = c.with_bias(0, 3), hidden = c.with_bias(1, 4), hx = p.value(2);
   const ValueId r = c.sigmoid(c.p.add(c.part(in, 0, 3), c.part(hidden, 0, 3)));
@@ -82,7 +80,7 @@ std::optional<std::vector<ValueId>> gru_cell(Pieces& p) {
 }
 
 // (grad_hy, workspace, has_bias) -> gradients of input_gates, hidden_gates, hx, input_bias, hidden_bias
-std::optional<std::vector<ValueId>> gru_cell_backward(Pieces& p) {
+Results gru_cell_backward(Pieces& p) {
   Cell c{p};
   const ValueId grad = p.value(0), workspace = p.value(1);
   const ValueId r = c.part(workspace, 0, 5), z = c.part(workspace, 1, 5), n = c.part(workspace, 2, 5), hx = c.part(workspace, 3, 5),
@@ -95,7 +93,7 @@ std::optional<std::vector<ValueId>> gru_cell_backward(Pieces& p) {
   return out;
 }
 
-namespace {
+constexpr int64_t kMostSteps = 1 << 20;  // each is several nodes
 
 // Steps of a layer in the order of time, each [batch, width]: rows of [length * batch, width].
 struct Steps {
@@ -105,14 +103,16 @@ struct Steps {
 
   // input: [length, batch, ...]
   Steps(Pieces& pieces, size_t input, bool backwards)
-      : p(pieces), length(p.dims(p.value(input))[0]), batch(p.dims(p.value(input))[1]), reverse(backwards) {}
+      : p(pieces), length(p.size(p.value(input), 0)), batch(p.size(p.value(input), 1)), reverse(backwards) {
+    if (length > kMostSteps) throw std::out_of_range("too many steps");
+  }
 
   ValueId product(ValueId a, ValueId b) {
-    return p.op("aten::mm", "", {Arg::of_value(a), Arg::of_value(b)}, p.dtype(a), {p.dims(a)[0], p.dims(b)[1]});
+    return p.op("aten::mm", "", {Arg::of_value(a), Arg::of_value(b)}, p.dtype(a), {p.size(a, 0), p.size(b, 1)});
   }
   ValueId turned(ValueId x) { return p.permute(x, {1, 0}); }
-  ValueId rows(ValueId x) { return p.reshape(x, {length * batch, p.dims(x)[2]}); }
-  ValueId steps(ValueId rows) { return p.reshape(rows, {length, batch, p.dims(rows)[1]}); }
+  ValueId rows(ValueId x) { return p.reshape(x, {length * batch, p.size(x, 2)}); }
+  ValueId steps(ValueId rows) { return p.reshape(rows, {length, batch, p.size(rows, 1)}); }
   ValueId at(ValueId rows, int64_t step) {
     const int64_t place = reverse ? length - 1 - step : step;
     return p.slice(rows, 0, place * batch, (place + 1) * batch);
@@ -129,7 +129,7 @@ struct Steps {
     const ValueId others = reverse ? p.slice(rows, 0, batch, batch + count) : p.slice(rows, 0, 0, count);
     return p.cat(reverse ? std::vector{others, begin} : std::vector{begin, others}, 0);
   }
-  ValueId sum(ValueId rows) { return p.reshape(p.reduce("sum", rows, {0}), {p.dims(rows)[1]}); }
+  ValueId sum(ValueId rows) { return p.reshape(p.reduce("sum", rows, {0}), {p.size(rows, 1)}); }
   // Results of a node of several.
   std::vector<ValueId> cell(const char* name, std::vector<Arg> args, const std::vector<Dims>& dims) {
     const ValueId first = p.node_of(name, std::move(args), p.result().dtype, dims);
@@ -139,19 +139,17 @@ struct Steps {
   }
 };
 
-}  // namespace
-
 // (input, hx, cx, w_ih, w_hh, b_ih?, b_hh?, reverse) -> output, hy, cy, cells, workspace
-std::optional<std::vector<ValueId>> lstm_layer(Pieces& p) {
-  Steps s(p, 0, p.args[7].i != 0);
+Results lstm_layer(Pieces& p) {
+  Steps s(p, 0, p.arg(7).i != 0);
   const ValueId w_hh = s.turned(p.value(4)), gates = s.product(s.rows(p.value(0)), s.turned(p.value(3)));
   ValueId h = p.value(1), c = p.value(2);
   std::vector<ValueId> output, cells, workspace;
   for (int64_t t = 0; t < s.length; t++) {
     const std::vector<ValueId> made =
         s.cell("aten::_thnn_fused_lstm_cell",
-               {Arg::of_value(s.at(gates, t)), Arg::of_value(s.product(h, w_hh)), Arg::of_value(c), p.args[5], p.args[6]},
-               {p.dims(h), p.dims(c), {s.batch, p.dims(gates)[1]}});
+               {Arg::of_value(s.at(gates, t)), Arg::of_value(s.product(h, w_hh)), Arg::of_value(c), p.arg(5), p.arg(6)},
+               {p.dims(h), p.dims(c), {s.batch, p.size(gates, 1)}});
     output.push_back(h = made[0]), cells.push_back(c = made[1]), workspace.push_back(made[2]);
   }
   return std::vector{s.steps(s.whole(output)), h, c, s.steps(s.whole(cells)), s.steps(s.whole(workspace))};
@@ -159,13 +157,13 @@ std::optional<std::vector<ValueId>> lstm_layer(Pieces& p) {
 
 // (grad_output?, grad_hy?, grad_cy?, input, hx, cx, w_ih, w_hh, output, cells, workspace, reverse) -> gradients of input,
 // hx, cx, w_ih, w_hh and of each bias
-std::optional<std::vector<ValueId>> lstm_layer_backward(Pieces& p) {
-  if (p.is_none(0) && p.is_none(1) && p.is_none(2)) return std::nullopt;
-  Steps s(p, 3, p.args[11].i != 0);
+Results lstm_layer_backward(Pieces& p) {
+  if (p.is_none(0) && p.is_none(1) && p.is_none(2)) return kNot;
+  Steps s(p, 3, p.arg(11).i != 0);
   const ValueId hx = p.value(4), cx = p.value(5), w_ih = p.value(6), w_hh = p.value(7);
   const ValueId output = s.rows(p.value(8)), cells = s.rows(p.value(9)), workspace = s.rows(p.value(10));
   const ValueId grad = p.is_none(0) ? ir::kNone : s.rows(p.value(0));
-  Arg d_h = p.args[1], d_c = p.args[2];
+  Arg d_h = p.arg(1), d_c = p.arg(2);
   std::vector<ValueId> all(static_cast<size_t>(s.length));
   for (int64_t t = s.length; t-- > 0;) {
     if (!p.is_none(0)) {
@@ -175,7 +173,7 @@ std::optional<std::vector<ValueId>> lstm_layer_backward(Pieces& p) {
     const std::vector<ValueId> made = s.cell("aten::_thnn_fused_lstm_cell_backward_impl",
                                              {d_h, d_c, Arg::of_value(t ? s.at(cells, t - 1) : cx), Arg::of_value(s.at(cells, t)),
                                               Arg::of_value(s.at(workspace, t)), Arg::of_bool(false)},
-                                             {{s.batch, p.dims(workspace)[1]}, p.dims(cx), {0}});
+                                             {{s.batch, p.size(workspace, 1)}, p.dims(cx), {0}});
     all[static_cast<size_t>(t)] = made[0];
     d_h = Arg::of_value(s.product(made[0], w_hh)), d_c = Arg::of_value(made[1]);
   }
@@ -185,16 +183,16 @@ std::optional<std::vector<ValueId>> lstm_layer_backward(Pieces& p) {
 }
 
 // (input, hx, w_ih, w_hh, b_ih?, b_hh?, reverse) -> output, hy, workspace
-std::optional<std::vector<ValueId>> gru_layer(Pieces& p) {
-  Steps s(p, 0, p.args[6].i != 0);
+Results gru_layer(Pieces& p) {
+  Steps s(p, 0, p.arg(6).i != 0);
   const ValueId w_hh = s.turned(p.value(3)), gates = s.product(s.rows(p.value(0)), s.turned(p.value(2)));
   ValueId h = p.value(1);
   std::vector<ValueId> output, workspace;
   for (int64_t t = 0; t < s.length; t++) {
     const std::vector<ValueId> made =
         s.cell("aten::_thnn_fused_gru_cell",
-               {Arg::of_value(s.at(gates, t)), Arg::of_value(s.product(h, w_hh)), Arg::of_value(h), p.args[4], p.args[5]},
-               {p.dims(h), {s.batch, 5 * p.dims(h)[1]}});
+               {Arg::of_value(s.at(gates, t)), Arg::of_value(s.product(h, w_hh)), Arg::of_value(h), p.arg(4), p.arg(5)},
+               {p.dims(h), {s.batch, 5 * p.size(h, 1)}});
     output.push_back(h = made[0]), workspace.push_back(made[1]);
   }
   return std::vector{s.steps(s.whole(output)), h, s.steps(s.whole(workspace))};
@@ -202,13 +200,13 @@ std::optional<std::vector<ValueId>> gru_layer(Pieces& p) {
 
 // (grad_output?, grad_hy?, input, hx, w_ih, w_hh, output, workspace, reverse) -> gradients of input, hx, w_ih, w_hh, b_ih,
 // b_hh
-std::optional<std::vector<ValueId>> gru_layer_backward(Pieces& p) {
-  if (p.is_none(0) && p.is_none(1)) return std::nullopt;
-  Steps s(p, 2, p.args[8].i != 0);
+Results gru_layer_backward(Pieces& p) {
+  if (p.is_none(0) && p.is_none(1)) return kNot;
+  Steps s(p, 2, p.arg(8).i != 0);
   const ValueId hx = p.value(3), w_ih = p.value(4), w_hh = p.value(5), output = s.rows(p.value(6)), workspace = s.rows(p.value(7));
-  const Dims gates{s.batch, p.dims(w_hh)[0]};
+  const Dims gates{s.batch, p.size(w_hh, 0)};
   const ValueId grad = p.is_none(0) ? ir::kNone : s.rows(p.value(0));
-  Arg d_h = p.args[1];
+  Arg d_h = p.arg(1);
   std::vector<ValueId> inputs(static_cast<size_t>(s.length)), hiddens(inputs.size());
   for (int64_t t = s.length; t-- > 0;) {
     if (!p.is_none(0)) {
@@ -223,6 +221,22 @@ std::optional<std::vector<ValueId>> gru_layer_backward(Pieces& p) {
   const ValueId in = s.whole(inputs), hidden = s.whole(hiddens);
   return std::vector{s.steps(s.product(in, w_ih)), d_h.value, s.product(s.turned(in), s.rows(p.value(2))),
                      s.product(s.turned(hidden), s.before(output, hx)), s.sum(in), s.sum(hidden)};
+}
+
+}  // namespace
+
+const Rules& recurrent_rules() {
+  static const auto& rules = *new Rules{
+      {"aten::_thnn_fused_gru_cell", gru_cell},
+      {"aten::_thnn_fused_gru_cell_backward", gru_cell_backward},
+      {"aten::_thnn_fused_lstm_cell", lstm_cell},
+      {"aten::_thnn_fused_lstm_cell_backward_impl", lstm_cell_backward},
+      {"lazyt::gru_layer", gru_layer},
+      {"lazyt::gru_layer_backward", gru_layer_backward},
+      {"lazyt::lstm_layer", lstm_layer},
+      {"lazyt::lstm_layer_backward", lstm_layer_backward},
+  };
+  return rules;
 }
 
 }  // namespace lazyt::passes

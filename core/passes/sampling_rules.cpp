@@ -105,7 +105,7 @@ std::vector<Corner> corners_of(Pieces& p, const std::vector<Axis>& axes, const D
     for (size_t a = 0; a < axes.size(); a++) {
       const Side& side = axes[a].sides[k >> a & 1];
       corner.sides.push_back(&side);
-      index = index == ir::kNone ? side.index : p.add(p.scalar("mul", index, Arg::of_int(image[2 + a])), side.index);
+      index = index == ir::kNone ? side.index : p.add(p.scalar("mul", index, Arg::of_int(image.at(2 + a))), side.index);
     }
     corner.index = p.with_one(index, 1);
     out.push_back(std::move(corner));
@@ -119,25 +119,25 @@ Results grid_sampler(Pieces& p) {
   const size_t first = backward ? 1 : 0;
   const DType dtype = wide(p.result().dtype);
   const Dims image = p.dims(p.value(first)), grid = p.dims(p.value(first + 1));
-  if (!is_float(dtype) || image.size() < 4 || grid.size() != image.size() || p.args[first + 2].i > kNearest) return kNot;
+  if (!is_float(dtype) || image.size() < 4 || grid.size() != image.size() || p.arg(first + 2).i > kNearest) return kNot;
   if (p.dtype(p.value(first)) != p.result().dtype || p.dtype(p.value(first + 1)) != p.result().dtype) return kNot;
   const auto axes_count = static_cast<int64_t>(image.size()) - 2;
-  const int64_t n = image[0], channels = image[1];
+  const int64_t n = image.at(0), channels = image.at(1);
   int64_t plane = 1, points = 1;
   for (int64_t a = 0; a < axes_count; a++) {
-    plane *= image[static_cast<size_t>(2 + a)], points *= grid[static_cast<size_t>(1 + a)];
-    if (image[static_cast<size_t>(2 + a)] > kMostPlaces) return kNot;
+    plane *= image.at(static_cast<size_t>(2 + a)), points *= grid.at(static_cast<size_t>(1 + a));
+    if (image.at(static_cast<size_t>(2 + a)) > kMostPlaces) return kNot;
   }
   if (plane == 0) return kNot;
   std::vector<ValueId> out;  // of a gradient what is not asked for is zeros
   for (uint32_t r = 0; r < p.node.result_count; r++) out.push_back(p.zeros(p.result(r).dtype, p.result(r).dims));
-  if (n * channels * points == 0) return out;  // nothing is sampled
+  if (p.elements({n, channels, points}) == 0) return out;  // nothing is sampled
 
-  const Sampling sampling{p, dtype, p.args[first + 2].i, p.args[first + 3].i, p.args[first + 4].i != 0};
+  const Sampling sampling{p, dtype, p.arg(first + 2).i, p.arg(first + 3).i, p.arg(first + 4).i != 0};
   const ValueId places = p.reshape(p.cast(p.value(first + 1), dtype), {n, points, axes_count});
   std::vector<Axis> axes;  // the grid names the last one first
   for (int64_t a = 0; a < axes_count; a++)
-    axes.push_back(sampling.axis(p.without(p.slice(places, 2, axes_count - 1 - a, axes_count - a), 2), image[static_cast<size_t>(2 + a)]));
+    axes.push_back(sampling.axis(p.without(p.slice(places, 2, axes_count - 1 - a, axes_count - a), 2), image.at(static_cast<size_t>(2 + a))));
   const std::vector<Corner> corners = corners_of(p, axes, image);
   const auto everywhere = [&](const Corner& c) { return p.expand(c.index, {n, channels, points}); };
   const ValueId flat = p.reshape(p.cast(p.value(first), dtype), {n, channels, plane});
@@ -153,7 +153,7 @@ Results grid_sampler(Pieces& p) {
   }
 
   const ValueId grad = p.reshape(p.cast(p.value(0), dtype), {n, channels, points});
-  const auto wanted = [&](size_t r) { return p.args[6].ints[r] != 0; };
+  const auto wanted = [&](size_t r) { return p.arg(6).ints.at(r) != 0; };
   if (wanted(0)) {
     ValueId sum = p.zeros(dtype, {n, channels, plane});
     for (const Corner& c : corners)
@@ -177,8 +177,8 @@ Results grid_sampler(Pieces& p) {
 
 }  // namespace
 
-const std::unordered_map<std::string_view, Rule>& sampling_rules() {
-  static const auto& rules = *new std::unordered_map<std::string_view, Rule>{
+const Rules& sampling_rules() {
+  static const auto& rules = *new Rules{
       {"aten::grid_sampler_2d_backward", grid_sampler},
       {"aten::grid_sampler_3d", grid_sampler},
       {"aten::grid_sampler_3d_backward", grid_sampler},

@@ -13,14 +13,14 @@ using ir::ValueId;
 Results nearest1d(Pieces& p) {
   const bool backward = p.node.name.ends_with("_backward");
   const auto with_row = [](Dims d) {
-    d.insert(d.end() - 1, 1);
-    return d;
+    const size_t last = d.size() - 1;
+    return inserted(std::move(d), last, 1);
   };
   const ValueId x = p.reshape(p.value(0), with_row(p.dims(p.value(0))));
-  std::vector<Arg> args = {Arg::of_value(x), Arg::of_ints({1, p.args[1].ints[0]})};
-  if (backward) args.push_back(Arg::of_ints(with_row({p.args[2].ints.begin(), p.args[2].ints.end()})));
+  std::vector<Arg> args = {Arg::of_value(x), Arg::of_ints({1, p.arg(1).ints.at(0)})};
+  if (backward) args.push_back(Arg::of_ints(with_row({p.arg(2).ints.begin(), p.arg(2).ints.end()})));
   args.push_back(Arg::none());
-  args.push_back(p.args.back());
+  args.push_back(p.arg(p.args.size() - 1));
   const char* name = backward ? "aten::upsample_nearest2d_backward" : "aten::upsample_nearest2d";
   return one(p.reshape(p.op(name, "", std::move(args), p.result().dtype, with_row(p.result().dims)),
                        p.result().dims));
@@ -32,12 +32,14 @@ struct Windows {
 
   Windows(const Pieces& p, size_t first, const int64_t (&image)[2]) {
     const auto read = [&](int64_t (&to)[2], size_t i) {
-      const auto& from = p.args[first + i].ints;
-      to[0] = from.front(), to[1] = from.back();
+      const auto& from = p.arg(first + i).ints;
+      to[0] = from.at(0), to[1] = from.at(from.size() - 1);
     };
     read(kernel, 0), read(dilation, 1), read(padding, 2), read(stride, 3);
-    for (size_t k = 0; k < 2; k++)
+    for (size_t k = 0; k < 2; k++) {
+      for (int64_t n : {kernel[k], dilation[k], stride[k], padding[k] + 1}) p.size_of(n);
       count[k] = (image[k] + 2 * padding[k] - dilation[k] * (kernel[k] - 1) - 1) / stride[k] + 1;
+    }
   }
   int64_t taps() const { return kernel[0] + kernel[1]; }
 };
@@ -67,10 +69,10 @@ Results im2col(Pieces& p) {
 
 // Elements `stride` apart, from `at` on, in `length` of zeros.
 ValueId spread(Pieces& p, ValueId x, size_t dim, int64_t stride, int64_t at, int64_t length) {
-  const int64_t n = p.size(x, dim), span = (n - 1) * stride + 1;
+  const int64_t whole = p.elements({p.size(x, dim), stride}), span = whole - stride + 1;
   if (stride > 1) {
     Dims joined = p.dims(x);
-    joined[dim] = n * stride;
+    joined.at(dim) = whole;
     x = p.reshape(p.pad(p.with_one(x, dim + 1), dim + 1, 0, stride - 1), std::move(joined));
     x = p.slice(x, dim, 0, span);
   }
@@ -81,7 +83,7 @@ ValueId spread(Pieces& p, ValueId x, size_t dim, int64_t stride, int64_t at, int
 Results col2im(Pieces& p) {
   const Dims& out = p.result().dims;
   const size_t h = out.size() - 2;
-  const int64_t image[2] = {out[h], out[h + 1]};
+  const int64_t image[2] = {out.at(h), out.at(h + 1)};
   const Windows windows(p, 2, image);
   if (windows.taps() > kMostTaps || p.result().numel() == 0 || !is_float(p.result().dtype)) return kNot;
   Dims dims(out.begin(), out.end() - 2);
@@ -92,9 +94,8 @@ Results col2im(Pieces& p) {
     const int64_t whole = image[k] + 2 * windows.padding[k];
     if (windows.padding[k] == 0 && windows.dilation[k] == 1 && windows.stride[k] == windows.kernel[k] &&
         windows.count[k] * windows.kernel[k] == whole) {  // tiles: each element once
-      Dims joined = p.dims(x);
-      joined.erase(joined.begin() + static_cast<int64_t>(taps));
-      joined[dim] = whole;
+      Dims joined = erased(p.dims(x), taps);
+      joined.at(dim) = whole;
       x = p.reshape(p.move(x, taps, dim + 1), std::move(joined));
       continue;
     }
@@ -116,20 +117,19 @@ Results unfold_backward(Pieces& p) {
   if (!is_float(p.result().dtype) || p.result().numel() == 0 || p.meta(p.value(0)).numel() == 0 || out.empty()) return kNot;
   ValueId x = p.operand(0);
   const auto rank = static_cast<int64_t>(out.size());
-  const auto dim = static_cast<size_t>(p.args[2].i < 0 ? p.args[2].i + rank : p.args[2].i);
-  const int64_t size = p.args[3].i, step = p.args[4].i, count = p.size(x, dim), blocks = (size + step - 1) / step;
+  const auto dim = static_cast<size_t>(p.arg(2).i < 0 ? p.arg(2).i + rank : p.arg(2).i);
+  const int64_t size = p.size_of(p.arg(3).i), step = p.size_of(p.arg(4).i), count = p.size(x, dim), blocks = (size + step - 1) / step;
   if (blocks > kMostTaps) return kNot;
   x = p.pad(p.move(x, out.size(), dim + 1), dim + 1, 0, blocks * step - size);
-  Dims joined = p.dims(x);
-  joined.erase(joined.begin() + static_cast<int64_t>(dim));
-  joined[dim] = count * step;
+  Dims joined = erased(p.dims(x), dim);
+  joined.at(dim) = p.elements({count, step});
   ValueId sum = ir::kNone;
   for (int64_t k = blocks; k-- > 0;) {  // an element's first window has it last
     const ValueId block = p.reshape(p.slice(x, dim + 1, k * step, (k + 1) * step), joined);
     const ValueId v = p.pad(block, dim, k * step, (blocks - 1 - k) * step);
     sum = sum == ir::kNone ? v : p.add(sum, v);
   }
-  const int64_t whole = p.size(sum, dim), length = out[dim];
+  const int64_t whole = p.size(sum, dim), length = out.at(dim);
   return one(p.rounded(whole > length ? p.slice(sum, dim, 0, length) : p.pad(sum, dim, 0, length - whole)));
 }
 
@@ -149,8 +149,8 @@ Results max_unpool(Pieces& p) {
 
 }  // namespace
 
-const std::unordered_map<std::string_view, Rule>& window_rules() {
-  static const auto& rules = *new std::unordered_map<std::string_view, Rule>{
+const Rules& window_rules() {
+  static const auto& rules = *new Rules{
       {"aten::col2im", col2im},
       {"aten::im2col", im2col},
       {"aten::max_unpool2d", max_unpool},

@@ -1,5 +1,6 @@
 // Every file cases/<pass>.<what it shows>.txt is one test: a program, a line "----", and the program that
-// the pass makes of it. `pipeline` as the pass's name runs the whole list.
+// the pass makes of it. `pipeline` as the pass's name runs the whole list; `decomposition` makes pieces of every node
+// that has a rule, once.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include "ir/program.h"
 #include "ir/text.h"
 #include "ir/verifier.h"
+#include "passes/decomposition.h"
 #include "passes/pipeline.h"
 
 namespace lazyt::passes {
@@ -19,6 +21,12 @@ namespace fs = std::filesystem;
 
 base::Status run(const std::string& name, ir::Graph& graph) {
   if (name == "pipeline") return run_pipeline(graph, true);
+  if (name == "decomposition") {
+    const auto taken = [](const ir::Graph& g) -> base::Result<std::vector<bool>> { return std::vector<bool>(g.nodes.size()); };
+    LAZYT_ASSIGN_OR_RETURN(auto pieces, decompose(graph, std::vector<bool>(graph.nodes.size(), true), taken));
+    if (pieces) graph = std::move(*pieces);
+    return {};
+  }
   for (const Pass& pass : pipeline())
     if (pass.name == name) return pass.run(graph);
   return base::not_found("no pass named " + name);

@@ -8,6 +8,7 @@
 
 #include "base/hash.h"
 #include "ir/program.h"
+#include "ir/shapes.h"
 #include "layers/recording.h"
 #include "loader/loader.h"
 #include "verbs.h"
@@ -38,6 +39,7 @@ class Player {
       case Recorded::kCompile: {
         LAZYT_ASSIGN_OR_RETURN(auto device, find(devices_, w[1]));
         LAZYT_ASSIGN_OR_RETURN(auto program, ir::Program::from_bytes(r.bytes));
+        LAZYT_RETURN_IF_ERROR(ir::verify_shapes(program->to_graph()));
         LAZYT_ASSIGN_OR_RETURN(executables_[w[0]], loader::Executable::compile(device, *program, w[2]));
         programs++;
         return {};

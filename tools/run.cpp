@@ -4,7 +4,9 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <random>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -13,6 +15,7 @@
 
 #include "base/hash.h"
 #include "ir/program.h"
+#include "ir/shapes.h"
 #include "loader/loader.h"
 #include "verbs.h"
 
@@ -149,14 +152,16 @@ double difference(lazyt_dtype_t dtype, const Bytes& a, const Bytes& b) {
   return a == b ? 0 : HUGE_VAL;
 }
 
-int run(const Arguments& args) {
-  auto fail = [](const base::Status& status) {
-    fmt::print(stderr, "lazyt run: {}\n", status.to_string());
-    return 1;
-  };
+int fail(const base::Status& status) {
+  fmt::print(stderr, "lazyt run: {}\n", status.to_string());
+  return 1;
+}
+
+int run_file(const Arguments& args) {
   auto program = ir::Program::load(args.file);
   if (!program.ok()) return fail(program.status());
   const ir::Graph graph = program.value()->to_graph();
+  if (base::Status fits = ir::verify_shapes(graph); !fits.ok()) return fail(std::move(fits).with_note("file", args.file));
   const std::vector<Bytes> inputs = make_inputs(graph, args.seed);
   auto first = run_on(args.backend, *program.value(), graph, inputs, args.repeat);
   if (!first.ok()) return fail(first.status());
@@ -189,6 +194,17 @@ int run(const Arguments& args) {
     fmt::print("  output {}: {} {}{}\n", i, report["outputs"][i]["meta"].get<std::string>(), report["outputs"][i]["hash"].get<std::string>(),
                other.empty() ? "" : fmt::format(", {:.3g} from {}{}", apart[i], other, apart[i] <= args.tolerance ? "" : "  <-- too far"));
   return same ? 0 : 1;
+}
+
+// A file may ask for more than there is.
+int run(const Arguments& args) {
+  try {
+    return run_file(args);
+  } catch (const std::bad_alloc&) {
+  } catch (const std::length_error&) {
+  }
+  return fail(base::Status(LAZYT_CODE_RESOURCE_EXHAUSTED,
+                           fmt::format("{}: there is no memory for its inputs and outputs; `lazyt inspect` shows their sizes", args.file)));
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <span>
 
+#include "ir/program.h"
+#include "ir/shapes.h"
 #include "ir/verifier.h"
 #include "layers/validate_call.h"
 #include "layers/validate_program.h"
@@ -26,8 +28,8 @@ uint64_t span_bytes(const lazyt_program_t* p, uint32_t value) {
 
 void check_program(Call& call, const lazyt_program_t* program) {
   if (!program) return call.host("C-5", "the program is NULL");
-  const base::Status status =
-      ir::verify(std::span(reinterpret_cast<const uint8_t*>(program), program->total_size));
+  base::Status status = ir::verify(std::span(reinterpret_cast<const uint8_t*>(program), program->total_size));
+  if (status.ok()) status = ir::verify_shapes(ir::read_block(*program));
   if (status.ok()) return;
   const std::string text(status.message());
   const size_t at = text.find("(PRG-");

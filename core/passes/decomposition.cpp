@@ -75,7 +75,11 @@ class Round {
     try {
       Pieces pieces(rewriter_, node);
       bool fits = true;
-      for (const ir::Arg& a : pieces.args) ir::for_each_value(a, [&](ValueId v) { fits &= countable(rewriter_.to, v); });
+      for (const ir::Arg& a : pieces.args) {
+        ir::for_each_value(a, [&](ValueId v) { fits &= countable(rewriter_.to, v); });
+        // Lists are sizes, axes and paddings.
+        for (int64_t n : a.ints) fits &= n >= -base::kMostElements && n <= base::kMostElements;
+      }
       for (uint32_t r = 0; r < node.result_count; r++) fits &= countable(rewriter_.from, node.first_result + r);
       return fits ? rule(pieces) : kNot;
     } catch (const std::out_of_range&) {

@@ -34,6 +34,7 @@ Results reshape(Pieces& p) { return one(p.reshape(p.value(0), p.result().dims));
 Results select(Pieces& p) {
   if (p.arg(2).kind != LAZYT_ARG_INT) return kNot;
   const int64_t dim = p.arg(1).i, size = p.size(p.value(0), static_cast<size_t>(dim));
+  if (p.arg(2).i < -size || p.arg(2).i >= size) return kNot;
   const int64_t index = p.arg(2).i < 0 ? p.arg(2).i + size : p.arg(2).i;
   return one(p.reshape(p.slice(p.value(0), static_cast<size_t>(dim), index, index + 1), p.result().dims));
 }

@@ -23,6 +23,7 @@ WITHOUT_CASE = {
     "BUF-3": "a duty of the host",
     "CAP-4": "a duty of the host, which cuts programs",
     "PRG-5": "a duty of the host, checked by its verifier",
+    "PRG-10": "a duty of the host, checked by its verifier",
     "C-13": "a duty of the host, checked by the validate layer",
     "LIB-9": "watched by the validate layer in every case",
     "DEV-7": "a duty of the host, checked by the validate layer",

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "ir/program.h"
+#include "ir/shapes.h"
 #include "ir/text.h"
 #include "ir/verifier.h"
 #include "passes/decomposition.h"
@@ -16,6 +17,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   auto program = ir::Program::from_bytes({data, size});
   if (!program.ok()) return 0;
   const ir::Graph given = program.value()->to_graph();
+  static_cast<void>(ir::verify_shapes(given));  // an answer, whatever it is
 
   ir::Graph graph = given;
   base::Status status = passes::run_pipeline(graph, true);

@@ -1,5 +1,5 @@
-// One node that a rule decomposes, with any arguments, operands and results: outside the opset nothing says what a
-// node has. The rule gives a program that the verifier takes, or leaves the node alone.
+// One node with any arguments, operands and results, for what has a rule for each operator: the shapes, which say
+// whether it fits, and the decomposition, which makes a program that the verifier takes of it or leaves it alone.
 #include <fuzzer/FuzzedDataProvider.h>
 
 #include <array>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ir/registry.h"
+#include "ir/shapes.h"
 #include "ir/text.h"
 #include "ir/verifier.h"
 #include "passes/decomposition.h"
@@ -28,8 +29,7 @@ const std::vector<Operator>& operators() {
     for (const auto* rules : passes::rules_outside())
       for (const auto& rule : *rules)
         if (rule.first.find("::") != std::string_view::npos) out->push_back({rule.first, "", nullptr});
-    for (const ir::OpInfo& op : ir::all_ops())
-      if (!op.decomposition.empty()) out->push_back({op.name, op.overload, &op});
+    for (const ir::OpInfo& op : ir::all_ops()) out->push_back({op.name, op.overload, &op});
     std::ranges::sort(*out, {}, [](const Operator& o) { return std::pair(o.name, o.overload); });
     return out;
   }();
@@ -122,6 +122,7 @@ class Maker {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const ir::Graph given = Maker(data, size).graph();
   if (!ir::verify(given).ok()) return 0;
+  static_cast<void>(ir::verify_shapes(given));
   // As if a plugin took the pieces, then as if it refused those that have rules, too.
   for (const bool again : {false, true}) {
     auto refuses = [&](const ir::Graph& g) -> base::Result<std::vector<bool>> {

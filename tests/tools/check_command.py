@@ -9,6 +9,7 @@ import os
 import re
 import shlex
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -178,6 +179,29 @@ class Conformance(unittest.TestCase):
         self.assertEqual(other.returncode, 1)
         self.assertIn("from null  <-- too far", other.stdout)
         self.assertEqual(run("run", "/nonexistent.lzp", "--backend", "null").returncode, 1)
+        self.check_that_no_number_in_a_file_crashes(Path(program).read_bytes(), sound)
+
+    def check_that_no_number_in_a_file_crashes(self, block: bytes, backend: str):
+        """A dim, a stride or an axis that does not fit is said; a size for which there is no memory, too."""
+        (size,) = struct.unpack_from("<Q", block, 8)
+        start, count, stride = struct.unpack_from("<3Q", block, 32 + 3 * 24)  # the table of numbers
+        self.assertGreater(count, 0)
+        said = ""
+        with tempfile.TemporaryDirectory() as folder:
+            changed = Path(folder) / "changed.lzp"
+            for number in (1000, 1 << 23, 1 << 62):  # 2^23 squared is more than an address space
+                places = [start + i * stride for i in range(count)]
+                dims = [at for at in places if struct.unpack_from("<q", block, at) == (2,)]
+                for together in [[at] for at in places[:8]] + [dims]:
+                    data = bytearray(block[:size])  # a block alone has no hash
+                    for at in together:
+                        struct.pack_into("<q", data, at, number)
+                    changed.write_bytes(data)
+                    done = run("run", str(changed), "--backend", backend)
+                    self.assertIn(done.returncode, (0, 1), f"numbers at {together} as {number}: {done.stderr}")
+                    said += done.stderr
+        self.assertIn("PRG-10", said)
+        self.assertIn("RESOURCE_EXHAUSTED", said)
 
     def test_every_kind_of_result_is_told(self):
         def expecting(case: str, result: str) -> subprocess.CompletedProcess:

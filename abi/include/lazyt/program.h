@@ -35,6 +35,8 @@
  *         buffer is the input's buffer.
  *  PRG-9  An operator computes what PyTorch's operator of that name and overload computes, within the
  *         error that its arithmetic in the dtypes of the program brings.
+ *  PRG-10 Operands fit their operator, and results have the dims that it gives for them: the host hands on
+ *         nothing else of the opset's operators. What indices a tensor holds is known at execute only.
  *
  * SPDX-License-Identifier: BSL-1.0 */
 #ifndef LAZYT_PROGRAM_H_

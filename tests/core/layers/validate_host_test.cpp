@@ -348,6 +348,7 @@ TEST_F(ValidateHost, ProgramsAreVerified) {
       " return %1\n}\n",
       "PRG-5");
   refused_program("program(%0: f32[4]) {\n %1 = aten::relu(%0) : f32[4]\n return %1 <- %0\n}\n", "PRG-8");
+  refused_program("program(%0: f32[4]) {\n %1 = aten::relu(%0) : f32[400]\n return %1\n}\n", "PRG-10");
 }
 
 }  // namespace

@@ -122,7 +122,7 @@ def make(folder):
         p("logical_and", p("logical_not", v), low),
         p("isnan", p("neg", x)),
         p("masked_fill.Scalar", p("abs", y), p("logical_xor", u, v), 1.5),
-        p("mul.Tensor", p("neg", y), u),
+        p("mul.Tensor", p("neg", y), p("_to_copy", u, dtype=torch.float32)),
     )
 
     # Bounds: NaN on either side is the result, whichever is at hand, a number or not.

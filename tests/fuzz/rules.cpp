@@ -1,5 +1,6 @@
 // One node with any arguments, operands and results, for what has a rule for each operator: the shapes, which say
-// whether it fits, and the decomposition, which makes a program that the verifier takes of it or leaves it alone.
+// whether it fits, and the decomposition, which makes a program that the verifier takes of it or leaves it alone. Inputs
+// are not kept: each operator that the opset gains makes others of them.
 #include <fuzzer/FuzzedDataProvider.h>
 
 #include <array>

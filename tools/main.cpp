@@ -1,4 +1,5 @@
 // lazyt: the command. Needs neither Python nor PyTorch.
+#include "loader/call.h"
 #include "verbs.h"
 
 int main(int argc, char** argv) {
@@ -32,5 +33,7 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
+  // A plugin that is unloaded on another thread while the process exits is unloaded under its own destructors.
+  lazyt::loader::settle();
   return exit_status;
 }

@@ -135,7 +135,7 @@ using Rule = void (*)(const View&);
 
 int64_t product(const Dims& dims, size_t from, size_t to) {
   int64_t n = 1;
-  for (size_t i = from; i < to; i++) n *= dims[i];
+  for (size_t i = from; i < to; i++) require(!__builtin_mul_overflow(n, dims[i], &n), "more elements than can be counted");
   return n;
 }
 
@@ -238,10 +238,11 @@ Dims convolved(const View& v, const Dims& input, const Dims& weight, size_t firs
   const int64_t groups = v.number(first + 5);
   require(groups >= 1 && input[1] % groups == 0 && weight[0] % groups == 0, fmt::format("{} groups", groups));
   require(transposed ? weight[0] == input[1] : weight[1] == input[1] / groups, text(input) + " convolved with " + text(weight));
-  Dims out = {input[0], transposed ? weight[1] * groups : weight[0]};
+  Dims out = {input[0], transposed ? product({weight[1], groups}, 0, 2) : weight[0]};
   for (size_t k = 0; k < axes; k++) {
     const int64_t n = windows(input[2 + k], weight[2 + k], stride[k], padding[k], dilation[k]);
     require(more[k] >= 0 && more[k] < std::max(stride[k], dilation[k]), "a padding of results is no less than stride and dilation");
+    require(!transposed || input[2 + k] <= INT32_MAX, "an image is too large");
     out.push_back(transposed ? (input[2 + k] - 1) * stride[k] - 2 * padding[k] + dilation[k] * (weight[2 + k] - 1) + more[k] + 1 : n);
   }
   return out;
@@ -328,7 +329,8 @@ void pixel_shuffle(const View& v) {
   Dims out = v.dims(0);
   const int64_t r = v.number(1);
   require(out.size() >= 3 && r >= 1 && r <= INT16_MAX && out[out.size() - 3] % (r * r) == 0, "channels are no whole pixels");
-  out[out.size() - 3] /= r * r, out[out.size() - 2] *= r, out[out.size() - 1] *= r;
+  out[out.size() - 3] /= r * r;
+  for (size_t d : {out.size() - 2, out.size() - 1}) require(!__builtin_mul_overflow(out[d], r, &out[d]), "too many pixels");
   v.gives(out);
 }
 
@@ -455,7 +457,7 @@ int64_t groups_of(const View& v, size_t input, size_t first) {
   const int64_t n = v.number(first), c = v.number(first + 1), plane = v.number(first + 2), groups = v.number(first + 3);
   require(x.size() >= 2 && n == x[0] && c == x[1] && plane == product(x, 2, x.size()), "N, C and HxW are of another image");
   require(groups >= 1 && c % groups == 0, fmt::format("{} groups of {} channels", groups, c));
-  return n * groups;
+  return product({n, groups}, 0, 2);
 }
 void group_norm(const View& v) {
   const int64_t groups = groups_of(v, 0, 3);

@@ -526,31 +526,29 @@ Dims attended(const View& v, size_t first, int mask, bool grouped) {
 }
 void attention(const View& v) { v.gives(attended(v, 0, 3, v.flag(7))); }
 void attention_math(const View& v) { v.gives(attended(v, 0, 3, v.flag(8))); }
-void same_heads(const View& v, size_t first) {
-  for (size_t i = first; i < first + 3; i++) require(v.rank(i) == 4 && v.dims(i)[0] == v.dims(first)[0] && v.dims(i)[1] == v.dims(first)[1], "other heads");
+// [batch, heads, ...], of which keys and values may have fewer.
+Dims heads_attended(const View& v, size_t first, int mask) {
+  for (size_t i = first; i < first + 3; i++) require(v.rank(i) == 4 && v.dims(i)[0] == v.dims(first)[0], "queries, keys and values of other batches");
+  return attended(v, first, mask, true);
 }
 void flash_attention(const View& v) {
-  same_heads(v, 0);
-  const Dims out = attended(v, 0, 5, false);
+  const Dims out = heads_attended(v, 0, 5);
   v.gives(out);
   v.gives_elements(product(out, 0, 3), 1);
 }
 void flash_attention_backward(const View& v) {
-  same_heads(v, 1);
-  const Dims out = attended(v, 1, 8, false);
+  const Dims out = heads_attended(v, 1, 8);
   v.is(0, out), v.is(4, out);
   require(v.numel(5) == product(out, 0, 3), "logsumexp is of other queries");
   for (uint32_t r = 0; r < 3; r++) v.gives(v.dims(1 + r), r);
 }
 void fused_attention(const View& v) {
-  same_heads(v, 0);
-  const Dims out = attended(v, 0, 3, false);
+  const Dims out = heads_attended(v, 0, 3);
   v.gives(out);
   v.gives_elements(product(out, 0, 3), 1);
 }
 void fused_attention_backward(const View& v) {
-  same_heads(v, 1);
-  const Dims out = attended(v, 1, -1, false);
+  const Dims out = heads_attended(v, 1, -1);
   v.is(0, out), v.is(6, out);
   require(v.numel(7) == product(out, 0, 3), "logsumexp is of other queries");
   for (uint32_t r = 0; r < 3; r++)

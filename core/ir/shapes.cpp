@@ -737,7 +737,7 @@ Dims padded(const View& v, bool mirrored = false) {
   for (size_t k = 0; k < pads.size() / 2; k++) {
     int64_t& d = out[out.size() - 1 - k];
     const int64_t before = pads[2 * k], behind = pads[2 * k + 1];
-    require(std::max(std::abs(before), std::abs(behind)) <= base::kMostElements && d <= base::kMostElements, "a padding is no size");
+    for (int64_t n : {before, behind, d}) require(n >= -base::kMostElements && n <= base::kMostElements, "a padding is no size");
     if (mirrored && (before || behind))
       require(std::max(before, behind) < d, text(pads) + " beside " + text(v.dims(0)));
     d += before + behind;

@@ -59,9 +59,6 @@ class View {
   const Dims& dims(size_t i) const { return meta(i).dims; }
   size_t rank(size_t i) const { return dims(i).size(); }
   int64_t numel(size_t i) const { return meta(i).numel(); }
-  bool is_host_scalar(const Arg& a) const {
-    return a.kind == LAZYT_ARG_VALUE && graph_.values[a.value].kind == ValueKind::kHostScalar;
-  }
   // A list without elements has those of no kind.
   const std::vector<Arg>& list(size_t i) const {
     require(arg(i).kind == LAZYT_ARG_LIST || (arg(i).kind == LAZYT_ARG_INTS && arg(i).ints.empty()), fmt::format("argument {} is no list", i));
@@ -151,8 +148,7 @@ void like_first(const View& v) {
 void all_like_first(const View& v) {
   for (uint32_t r = 0; r < v.results(); r++) v.gives(v.dims(0), r);
 }
-void log_sigmoid_backward(const View& v) { v.gives(broadcast(v.dims(0), v.dims(1))); }
-void masked_scatter(const View& v) { v.gives(broadcast(v.dims(0), v.dims(1))); }
+void like_first_two(const View& v) { v.gives(broadcast(v.dims(0), v.dims(1))); }
 void copy(const View& v) {
   v.gives(v.dims(0));
   v.gives(broadcast(v.dims(0), v.dims(1)));
@@ -979,7 +975,6 @@ void optimizer(const View& v) {
     }
   }
   for (size_t i = 0; i < kLists && r < v.results(); i++) {
-    if (i == kSteps && kSteps + 1 == kLists && v.results() == r) break;
     for (size_t n = 0; n < v.list(i).size() && r < v.results(); n++) v.gives(v.element(i, n), r++);
   }
   require(r == v.results(), "more results than operands");
@@ -1011,8 +1006,7 @@ const std::unordered_map<std::string_view, Rule>& rules() {
                      "aten::clone", "aten::fill", "aten::zeros_like", "aten::ones_like", "aten::full_like", "aten::empty_like", "aten::lift_fresh_copy",
                      "lazyt::bernoulli"});
     add(all_like_first, {"lazyt::dropout"});
-    add(log_sigmoid_backward, {"aten::log_sigmoid_backward"});
-    add(masked_scatter, {"aten::masked_scatter"});
+    add(like_first_two, {"aten::log_sigmoid_backward", "aten::masked_scatter"});
     add(copy, {"aten::copy"});
     add(mm, {"aten::mm", "aten::_int_mm"});
     add(bmm, {"aten::bmm"});
@@ -1131,12 +1125,12 @@ const std::unordered_map<std::string_view, Rule>& rules() {
   return all;
 }
 
-// The rule of the overload, else of the name.
-Rule rule_of(std::string_view name, std::string_view overload) {
-  if (!overload.empty())
-    if (auto it = rules().find(fmt::format("{}.{}", name, overload)); it != rules().end()) return it->second;
-  const auto it = rules().find(name);
-  return it == rules().end() ? nullptr : it->second;
+// What a table says of the overload, else of the name; or null.
+template <class Table>
+const typename Table::mapped_type* find_in(const Table& table, std::string_view name, std::string_view overload) {
+  auto it = table.find(fmt::format("{}.{}", name, overload));
+  if (it == table.end()) it = table.find(name);
+  return it == table.end() ? nullptr : &it->second;
 }
 
 // ---- dtypes, where a kernel must know the width of an element before it reads: most convert what they read
@@ -1186,15 +1180,8 @@ const std::unordered_map<std::string_view, size_t>& indices() {
   return all;
 }
 
-template <class Table>
-const typename Table::mapped_type* find_by_node(const Table& table, const Node& node) {
-  auto it = table.find(fmt::format("{}.{}", node.name, node.overload));
-  if (it == table.end()) it = table.find(node.name);
-  return it == table.end() ? nullptr : &it->second;
-}
-
 void check_dtypes(const View& v) {
-  if (const Moves* m = find_by_node(moves(), v.node)) {
+  if (const Moves* m = find_in(moves(), v.node.name, v.node.overload)) {
     const base::DType moved = v.meta(size_t{0}).dtype;
     const auto keeps = [&](base::DType d, std::string_view what) {
       require(d == moved, fmt::format("{} of {} where {} is moved", what, base::dtype_name(d), base::dtype_name(moved)));
@@ -1210,7 +1197,7 @@ void check_dtypes(const View& v) {
   if (v.node.name == "aten::cat" || v.node.name == "aten::stack")
     for (const Arg& a : v.list(0)) require(v.meta(a).dtype == v.result_meta(0).dtype, "what is joined is of one dtype");
   if (v.node.name == "aten::argmax" || v.node.name == "aten::argmin") require(v.result_meta(0).dtype == LAZYT_DTYPE_INT64, "places are of i64");
-  if (const size_t* i = find_by_node(indices(), v.node)) {
+  if (const size_t* i = find_in(indices(), v.node.name, v.node.overload)) {
     if (v.is_value(*i)) require(is_index(v.meta(*i).dtype), fmt::format("an index of {}", base::dtype_name(v.meta(*i).dtype)));
     for (const Arg& a : v.arg(*i).list)
       if (a.kind == LAZYT_ARG_VALUE) require(is_index_or_mask(v.meta(a).dtype), fmt::format("an index of {}", base::dtype_name(v.meta(a).dtype)));
@@ -1248,7 +1235,7 @@ base::Status verify_shapes(const Graph& graph) {
     try {
       check_promotion(graph, node, *op);
       const View view(graph, node);
-      if (Rule rule = rule_of(node.name, node.overload)) rule(view);
+      if (const Rule* rule = find_in(rules(), node.name, node.overload)) (*rule)(view);
       check_dtypes(view);
     } catch (const Wrong& e) {
       return base::invalid_argument(fmt::format("program: node {} {}: {} (PRG-10)", n, node.name, e.what));
@@ -1257,6 +1244,6 @@ base::Status verify_shapes(const Graph& graph) {
   return {};
 }
 
-bool has_shape_rule(std::string_view name, std::string_view overload) { return rule_of(name, overload) != nullptr; }
+bool has_shape_rule(std::string_view name, std::string_view overload) { return find_in(rules(), name, overload) != nullptr; }
 
 }  // namespace lazyt::ir

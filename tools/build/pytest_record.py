@@ -2,6 +2,7 @@
 
 A JUnit report is written at exit, so a crash of the process would lose every result. With this record the
 driver counts what ran, blames the test that was running, and starts again: tests already in it are not rerun.
+Where pytest-xdist spreads tests over processes, each of them writes of its own.
 """
 
 import json
@@ -12,7 +13,15 @@ _limits: dict[str, float] = {}  # seconds that a test says it may take
 _worst: dict[str, tuple[str, str]] = {}
 
 
+def pytest_configure(config):
+    global _path
+    if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
+        _path = ""  # its processes write
+
+
 def _write(**row):
+    if not _path:
+        return
     with open(_path, "a", encoding="utf-8") as out:
         out.write(json.dumps(row) + "\n")
 

@@ -26,6 +26,8 @@ ROOT = Path(__file__).resolve().parents[2]
 # A silent test is a hung one: pytest-timeout cannot interrupt a wait inside a library.
 STALL_S = 300
 MAX_CRASHES = 20
+GRACE_S = 10  # from asking a process to end until it is made to
+CUT = "ended with the budget: tests behind these did not run"
 PYTEST_ORDER = ["abi", "core", "python", "torch", "conformance", "issues", "examples"]
 
 
@@ -80,12 +82,12 @@ class Suite:
 
 
 def is_hung(record: Path) -> bool:
-    """Whether the test that runs has been silent for longer than any may, its own limit added if it names one."""
+    """Whether the tests that run have been silent for longer than any may, the longest limit that one names added."""
     silent = time.time() - record.stat().st_mtime
     if silent <= STALL_S:
         return False
-    lines = record.read_text(encoding="utf-8").splitlines()
-    return silent > STALL_S + (json.loads(lines[-1]).get("limit", 0) if lines else 0)
+    running = [row for row in read_record(record).values() if row["outcome"] == "started"]
+    return silent > STALL_S + max((row["limit"] for row in running), default=0)
 
 
 def run_process(
@@ -105,8 +107,21 @@ def run_process(
         return process.returncode
     finally:
         if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            end(process)
+
+
+def end(process: subprocess.Popen):
+    """Ends its session; Meson, asked first, still writes what has run."""
+    os.killpg(process.pid, signal.SIGTERM)
+    try:
+        process.wait(GRACE_S)
+    except subprocess.TimeoutExpired:
+        pass
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.wait()
 
 
 class Runner:
@@ -128,6 +143,7 @@ class Runner:
         prepare: Callable[[Result, float], Prepared | None] | None = None,
         lacks: str = "",
         as_far_as_it_fits: bool = False,
+        processes: int = 1,
     ) -> Suite:
         """Tests of these folders; with `prepare`, as it says, or not at all if it says nothing.
         as_far_as_it_fits: where the budget ends before the suite's own limit, what has not run is skipped."""
@@ -140,6 +156,8 @@ class Runner:
             record = self.results_dir / f"{name}.jsonl"
             record.unlink(missing_ok=True)
             command = [sys.executable, "-m", "pytest", "-p", "pytest_record", "-q", "-m", marker, *folders]
+            if processes > 1:
+                command += ["-n", str(processes), "--max-worker-restart", str(MAX_CRASHES)]
             command = [*prepared.prefix, *command, *prepared.options]
             folders_of_modules = [str(ROOT / "tools/build"), prepared.packages, os.environ.get("PYTHONPATH")]
             path = os.pathsep.join(filter(None, folders_of_modules))
@@ -179,7 +197,7 @@ class Runner:
                 else:
                     result.passed += 1
             if cut:
-                result.note = "ended with the budget: tests behind these did not run"
+                result.note = CUT
             elif status not in (0, 5) and not result.failed:
                 result.fail(f"pytest: {describe(status)}")
 
@@ -234,12 +252,15 @@ class Runner:
                 *selection,
             )
             status = run_process([*(prefix or []), *command], deadline - time.monotonic())
-            broken = count_junit(logs / f"{name}.junit.xml", logs / f"{name}.json", result)
+            cut = status == "time limit" and seconds < limit
+            broken = count_junit(logs / f"{name}.junit.xml", logs / f"{name}.json", result, cut)
             # A binary can fail after its last case passed (a leak, a crash at exit), unseen in its cases.
             for test in broken[result.failed :]:
                 result.fail(test)
             ran = result.passed + result.failed + result.skipped
-            if status != 0 and not result.failed and (ran or not isinstance(status, int) or status < 0):
+            if cut:
+                result.note = CUT
+            elif status != 0 and not result.failed and (ran or not isinstance(status, int) or status < 0):
                 result.fail(f"meson test: {describe(status)}")
 
         return Suite(name, run, limit, needs, lacks)
@@ -254,7 +275,14 @@ class Runner:
             for suite in BACKENDS if name == "backends" else [name]:
                 # Each kernel goes through the host's compiler there: on a slow machine for longer than all others together.
                 is_long = suite == "cuda"
-                made = self.pytest_suite(suite, [f"tests/{name}"], "not slow", 3600 if is_long else 900, as_far_as_it_fits=True)
+                made = self.pytest_suite(
+                    suite,
+                    [f"tests/{name}"],
+                    "not slow",
+                    3600 if is_long else 900,
+                    as_far_as_it_fits=True,
+                    processes=min(processors(), 8) if is_long else 1,
+                )
                 (last if is_long else suites).append(made)
         return suites + last
 
@@ -275,7 +303,7 @@ class Runner:
                 ["-Db_sanitize=thread", *light, *core],
                 fixed_addresses(),
             ),
-            self.meson_suite("native-slow", ["--suite", "slow"], 900, 60),
+            self.meson_suite("native-slow", ["--suite", "slow"], 900, 120),
             self.fuzz(core),
         ]
         slow = [f"tests/{name}" for name in python_folders()]
@@ -382,6 +410,11 @@ def has_tests(folder: str) -> bool:
     return any((ROOT / "tests" / folder).rglob("test_*.py"))
 
 
+def processors() -> int:
+    """That this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
 def fixed_addresses() -> list[str]:
     try:
         works = subprocess.run(["setarch", "-R", "true"], capture_output=True).returncode == 0
@@ -406,24 +439,26 @@ def mark_crashed(path: Path, rows: dict[str, dict]):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows.values()), encoding="utf-8")
 
 
-def count_junit(junit: Path, log: Path, result: Result) -> list[str]:
-    """Count the cases of meson's report; the names of the binaries that failed."""
+def count_junit(junit: Path, log: Path, result: Result, cut: bool) -> list[str]:
+    """Count the cases of meson's report; the names of the binaries that failed. cut: by the budget, which is no failure
+    of what was interrupted."""
+    lines = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
+    outcomes = {test["name"]: test["result"] for test in map(json.loads, lines)}
+    interrupted = [name for name, outcome in outcomes.items() if cut and outcome == "INTERRUPT"]
     if junit.exists():
         for case in ElementTree.parse(junit).iter("testcase"):
             if case.find("failure") is not None or case.find("error") is not None:
-                result.fail(f"{case.get('classname')}.{case.get('name')}")
+                failed = f"{case.get('classname')}.{case.get('name')}"
+                if any(name in failed for name in interrupted):
+                    result.skipped += 1
+                else:
+                    result.fail(failed)
             elif case.find("skipped") is not None or case.get("status") == "notrun":
                 result.skipped += 1
             else:
                 result.passed += 1
-    if not log.exists():
-        return []
-    tests = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
-    return [
-        f"{test['name']}: {test['result']}"
-        for test in tests
-        if test["result"] not in ("OK", "SKIP", "EXPECTEDFAIL", "IGNORED")
-    ]
+    fine = ("OK", "SKIP", "EXPECTEDFAIL", "IGNORED")
+    return [f"{name}: {outcome}" for name, outcome in outcomes.items() if outcome not in fine and name not in interrupted]
 
 
 def run_suites(suites: list[Suite], budget: float) -> list[Result]:

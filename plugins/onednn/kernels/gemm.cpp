@@ -20,7 +20,7 @@ using Sum = std::conditional_t<std::is_integral_v<T>, std::conditional_t<sizeof(
 
 // ---- Any element type: b packed to panels as wide as two vectors
 
-constexpr int64_t kDepth = 256, kBlock = 128;
+constexpr int64_t kDepth = 192, kBlock = 256;
 // Floats: a packed, too, so many rows side by side: rows of a matrix often lie in the same few lines of the first-level
 // cache, each in a page of its own. It pays if as many panels are multiplied.
 constexpr int64_t kTall = 8, kPanelsToPack = 4;
@@ -52,7 +52,16 @@ void pack_panel(const Matrix& b, const T* from, int64_t depth, int64_t width, T*
   if constexpr (sizeof(T) >= 4) {
     if (b.column_stride != 1) return transpose(panel, columns, from, b.column_stride, width, depth);
   }
-  for (int64_t k = 0; k < depth; ++k) std::copy_n(from + k * b.row_stride, width, panel + k * columns);
+  if (width == columns)  // of a known size, so without a call each
+    for (int64_t k = 0; k < depth; ++k) {
+      const T* row = from + k * b.row_stride;
+      // The next panel's: rows lie in as many pages, so that no CPU foresees them.
+      __builtin_prefetch(row + columns);
+      __builtin_prefetch(row + columns + columns / 2);
+      std::memcpy(panel + k * columns, row, sizeof(T) * columns);
+    }
+  else
+    for (int64_t k = 0; k < depth; ++k) std::copy_n(from + k * b.row_stride, width, panel + k * columns);
 }
 
 template <class T>

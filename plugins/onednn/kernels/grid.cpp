@@ -4,6 +4,7 @@
 
 #include "../ops.h"
 #include "elements.h"
+#include "rows.h"
 
 namespace lazyt::onednn {
 namespace {
@@ -71,7 +72,7 @@ constexpr int64_t kPoints = 64;
 // The four elements around each of some places, side by side for vectors.
 template <class C>
 struct Corners {
-  using Offset = std::conditional_t<sizeof(C) == 4, int32_t, int64_t>;
+  using Offset = OffsetOf<C>;
 
   Offset offset[4][kPoints], inside[4][kPoints];  // in a plane, 0 outside; 1 or 0
   C share[4][kPoints];
@@ -116,6 +117,13 @@ LAZYT_INLINE void find(Corners<C>& out, const Axis width, const Axis height, boo
     }
   }
 }
+// Instructions that gather: on AMD they take longer than as many loads.
+#ifdef __x86_64__
+const bool gathers = (__builtin_cpu_init(), __builtin_cpu_is("intel"));
+#else
+const bool gathers = false;
+#endif
+
 template <class C>
 LAZYT_INLINE C element(const Corners<C>& at, int k, int64_t j, const C* plane) {
   const C v = plane[at.offset[k][j]];
@@ -156,6 +164,12 @@ LAZYT_INLINE void turn(C* along_x, C* along_y, const Corners<C>& at, const C* pl
 LAZYT_GRID(float)
 LAZYT_GRID(double)
 #undef LAZYT_GRID
+
+template <class C>
+void sample_at(C* y, const Corners<C>& at, const C* plane, int64_t n) {
+  if (!gathers) return sample_of(y, at, plane, n);
+  rows().gather_four<C>()(y, at.offset[0], at.inside[0], at.share[0], kPoints, plane, n);
+}
 
 // args from `first`: input, grid, interpolation_mode, padding_mode, align_corners. Halves are computed as f32.
 Sampler sampler_of(Builder& b, const lazyt_node_t& node, size_t first) {
@@ -202,7 +216,7 @@ void lower(Builder& b, const lazyt_node_t& node) {
         const int64_t points = s.points(), channels = s.channels(), plane = s.plane();
         for_places<C>(frame, s, [&](int64_t n, int64_t first, int64_t count, const Corners<C>& at) {
           for (int64_t c = n * channels; c < (n + 1) * channels; ++c)
-            sample_of(frame.at<C>(y) + c * points + first, at, frame.at<C>(s.x) + c * plane, count);
+            sample_at(frame.at<C>(y) + c * points + first, at, frame.at<C>(s.x) + c * plane, count);
         });
       });
     });

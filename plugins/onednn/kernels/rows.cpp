@@ -1133,6 +1133,42 @@ void softmax_grad(C* d, const C* p, int64_t n, C delta, C factor) {
   });
 }
 
+// p[places[i]] where inside[i] is not 0, else 0
+template <class C>
+INLINE Vec<C> gather(const C* p, Vec<OffsetOf<C>> places, Vec<OffsetOf<C>> inside) {
+#if defined(__AVX512F__)
+  if constexpr (sizeof(C) == 4)
+    return std::bit_cast<Vec<C>>(_mm512_mask_i32gather_ps(_mm512_setzero_ps(), _mm512_test_epi32_mask((__m512i)inside, (__m512i)inside), (__m512i)places, p, 4));
+  else
+    return std::bit_cast<Vec<C>>(_mm512_mask_i64gather_pd(_mm512_setzero_pd(), _mm512_test_epi64_mask((__m512i)inside, (__m512i)inside), (__m512i)places, p, 8));
+#elif defined(__AVX2__)
+  const auto mask = inside != 0;
+  if constexpr (sizeof(C) == 4)
+    return std::bit_cast<Vec<C>>(_mm256_mask_i32gather_ps(_mm256_setzero_ps(), p, (__m256i)places, (__m256)mask, 4));
+  else
+    return std::bit_cast<Vec<C>>(_mm256_mask_i64gather_pd(_mm256_setzero_pd(), p, (__m256i)places, (__m256d)mask, 8));
+#else
+  Vec<C> v{};
+  for (int i = 0; i < kWidth<C>; ++i)
+    if (inside[i]) v[i] = p[places[i]];
+  return v;
+#endif
+}
+template <class C>
+void gather_four(C* y, const OffsetOf<C>* offset, const OffsetOf<C>* inside, const C* share, int64_t step, const C* plane, int64_t n) {
+  for (int64_t i = 0; i < n; i += kWidth<C>) {
+    const int m = static_cast<int>(std::min<int64_t>(kWidth<C>, n - i));
+    Vec<C> sum{};
+#pragma GCC unroll 4
+    for (int k = 0; k < 4; ++k) {
+      const int64_t j = k * step + i;
+      const Vec<C> v = gather(plane, load_some<Vec<OffsetOf<C>>>(offset + j, m), load_some<Vec<OffsetOf<C>>>(inside + j, m)) * load(share + j, m);
+      sum = k ? sum + v : v;
+    }
+    store(y + i, sum, m);
+  }
+}
+
 template <class T>
 constexpr RowKernels<T> row_kernels() {
   return {softmax<T>, log_softmax<T>, softmax_backward<T>, log_softmax_backward<T>, logsumexp<T>,
@@ -1152,6 +1188,7 @@ constexpr Rows kRows = {row_kernels<float>(), row_kernels<double>(), row_kernels
                         tile_kernels<float>(), tile_kernels<double>(),
                         gemm<uint64_t, false>, gemm<uint32_t, false>, gemm<uint16_t, false>, gemm<uint8_t, false>,
                         gemm<uint32_t, false, true>, Strip{2 * kWidth<float>, strip_of, pack_strip},
+                        gather_four<float>, gather_four<double>,
                         transpose<uint32_t>, transpose<uint64_t>};
 
 }  // namespace

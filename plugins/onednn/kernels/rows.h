@@ -87,6 +87,10 @@ struct RowKernels {
   void (*add_scaled)(C* out, const T* in, int64_t n, C factor);
 };
 
+// Whole numbers as wide as a C.
+template <class C>
+using OffsetOf = std::conditional_t<sizeof(C) == 4, int32_t, int64_t>;
+
 // Columns of a PANEL: k rows of so many elements one after the other, padded to it, which gemm reads from its beginning to its end.
 template <class C>
 inline constexpr int64_t kPanel = 128 / sizeof(C);
@@ -125,6 +129,11 @@ struct TileKernels {
   void (*softmax_grad)(C* d, const C* p, int64_t n, C delta, C factor);
 };
 
+// y[i] = the sum over k < 4 of plane[offset[k][i]] * share[k][i], where inside[k][i] is 1, not 0; each of the four arrays `step` elements
+// behind the one before. By instructions that gather.
+template <class C>
+using GatherFour = void (*)(C* y, const OffsetOf<C>* offset, const OffsetOf<C>* inside, const C* share, int64_t step, const C* plane, int64_t n);
+
 // out[j][i] = in[i][j], i < rows, j < columns
 template <class T>
 using Transpose = void (*)(T* out, int64_t out_row, const T* in, int64_t in_row, int64_t rows, int64_t columns);
@@ -142,6 +151,8 @@ struct Rows {
   TileGemm<uint8_t> gemm_u8;
   TileGemm<uint32_t> gemm_pairs;  // each element two int16, whose products are added up in int32
   Strip strip;
+  GatherFour<float> gather_four_f32;
+  GatherFour<double> gather_four_f64;
   Transpose<uint32_t> transpose_u32;
   Transpose<uint64_t> transpose_u64;
 
@@ -149,6 +160,11 @@ struct Rows {
   const RowKernels<T>& of() const;
   template <class C>
   const TileKernels<C>& tile() const;
+  template <class C>
+  GatherFour<C> gather_four() const {
+    if constexpr (std::is_same_v<C, float>) return gather_four_f32;
+    else return gather_four_f64;
+  }
 };
 template <>
 inline const RowKernels<float>& Rows::of<float>() const { return f32; }

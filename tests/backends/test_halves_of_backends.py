@@ -238,6 +238,19 @@ def test_rows_added_to_halves_are_rounded_once(dim, dtype):
     assert torch.equal(gradient(DEVICE), gradient("cpu"))
 
 
+@pytest.mark.skipif(os.environ.get("LAZYT_BACKEND") == "cuda", reason="adds in memory, as on CUDA")
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("rows, width", [(5, 2050), (300, 3)])
+@pytest.mark.parametrize("alpha", [1, 2, 0.37])
+def test_rows_added_again_and_again_are_rounded_as_eager_rounds(alpha, rows, width, dtype):
+    """Once, but with a factor each time."""
+    torch.manual_seed(0)
+    x, y = torch.randn(rows, width).to(dtype), torch.randn(width, 40).to(dtype)
+    index = torch.randint(rows, (40,))
+    got = x.to(DEVICE).index_add(0, index.to(DEVICE), y.to(DEVICE).t(), alpha=alpha).cpu()
+    assert torch.equal(got, x.index_add(0, index, y.t(), alpha=alpha))
+
+
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("kernel, stride, padding", [(2, 2, 0), (3, 1, 1), (3, 2, 1), (2, 3, 0)])
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])

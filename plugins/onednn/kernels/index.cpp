@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "bytes.h"
 #include "elements.h"
@@ -259,6 +260,44 @@ void add_accumulate(Builder& b, const char* name, const Tensor& out, const Index
             T& element = o[i * walk.step_a];
             const T value = s[i * walk.step_b];
             element = plus(element, scaled ? times(value, narrow<T>(scale)) : value);
+          }
+        }
+      });
+    });
+  });
+}
+
+// out[place] += source[place's number], rows of halves, each rounded once: what goes to one row is added up where it is in the
+// first-level cache. REQUIRES: out and source are dense; out holds self.
+void add_rows_to(Builder& b, const Tensor& out, const Places& places, const Tensor& source) {
+  const int64_t rows_out = out.dims()[0], n = out.count() / rows_out, count = places.count();
+  const Tensor offsets_at = b.scratch(LAZYT_DTYPE_INT64, {count}), next_at = b.scratch(LAZYT_DTYPE_INT64, {count}),
+               first_at = b.scratch(LAZYT_DTYPE_INT64, {rows_out});
+  auto reads = index_storages(places);
+  reads.push_back(source.storage);
+  reads.push_back(out.storage);
+  with_floating(out.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using C = Compute<T>;
+    b.add("index_add rows", reads, {out.storage, offsets_at.storage, next_at.storage, first_at.storage}, [=](const Frame& frame) {
+      find(frame, places, offsets_at);
+      const int64_t* offsets = frame.at<int64_t>(offsets_at);
+      int64_t *next = frame.at<int64_t>(next_at), *first = frame.at<int64_t>(first_at);
+      std::fill_n(first, rows_out, int64_t{-1});
+      for (int64_t p = count; p-- > 0;) next[p] = std::exchange(first[offsets[p] / n], p);  // a row's places in their order
+      const T* from = frame.at<T>(source);
+      T* to = frame.at<T>(out);
+      const RowKernels<T>& kernels = rows().of<T>();
+      parallel(frame, rows_out, count * n, [&](int64_t begin, int64_t end) {
+        constexpr int64_t kRun = 1024;
+        alignas(64) C sums[kRun];
+        for (int64_t r = begin; r < end; ++r) {
+          if (first[r] < 0) continue;
+          for (int64_t j = 0; j < n; j += kRun) {
+            const int64_t some = std::min(kRun, n - j);
+            kernels.load(sums, to + r * n + j, some);
+            for (int64_t p = first[r]; p >= 0; p = next[p]) kernels.add_scaled(sums, from + p * n + j, some, C(1));
+            kernels.store(to + r * n + j, sums, some);
           }
         }
       });
@@ -559,6 +598,10 @@ struct Kernels {
                          const Tensor& source, const Number& alpha) {
     b.copy(self, out);
     add_accumulate(b, name, out, indexed, source, alpha);
+  }
+  static void add_rows(Builder& b, const Tensor& self, const Tensor& out, const Places& places, const Tensor& source) {
+    b.copy(self, out);
+    add_rows_to(b, out, places, source);
   }
   static void gather(Builder& b, const Tensor& self, const Tensor& index, const Tensor& out, int64_t dim) {
     add_gather(b, self, index, out, dim);

@@ -206,6 +206,8 @@ inline Refusal accept_scatter_reduce(const plugin::ProgramView& program, const l
 //   gather(b, self, index, out, dim)
 //   scatter(b, name, self, out, index, source, dim, reduce, include_self)
 //   embedding_backward(b, grad, index, out, padding, by_frequency)     kSumsInMemory: out is to have the compute dtype
+//   add_rows(b, self, out, places, source)   out = self; out[place] += source[place's number], with kSumsInMemory: of halves,
+//                                            each rounded once; source is dense
 //   masked_scatter(b, self, mask, source, out)
 //   search(b, sequence, values, sorter or null, right, out)            out is int64
 
@@ -264,12 +266,21 @@ struct IndexLowerings {
   static void index_add(BuilderT& b, const lazyt_node_t& node) {
     const Tensor self = tensor_at(b, b.program.args(node)[0]);
     const int64_t dim = b.int_of(b.program.args(node)[1]), last = static_cast<int64_t>(self.dims().size()) - 1;
-    const bool adds_rows = last > 0 && (dim == 0 || dim == last);  // by scatter_add, in PyTorch, which rounds halves once
-    const Tensor out = begin_result(b, node.results, adds_rows && Kernels::kSumsInMemory ? compute_dtype(self.dtype) : self.dtype);
+    const Number alpha = b.number_of(b.program.args(node)[4]);
+    // By scatter_add, in PyTorch, which rounds halves once; else each sum is.
+    const bool rounds_once = last > 0 && (dim == 0 || dim == last) && is_number(alpha, 1);
+    const Message message = rounds_once ? Message::kBounds : Message::kSelf;
+    if constexpr (Kernels::kSumsInMemory) {
+      if (rounds_once && dim == 0 && compute_dtype(self.dtype) != self.dtype && self.count() != 0) {
+        const Tensor out = b.make_dense(node.results);
+        const auto [indexed, source] = along(b, node, out, message);
+        return Kernels::add_rows(b, self, out, indexed.places, b.dense(as_dtype(b, source, out.dtype)));
+      }
+    }
+    const Tensor out = begin_result(b, node.results, rounds_once && Kernels::kSumsInMemory ? compute_dtype(self.dtype) : self.dtype);
     if (out.count() == 0) return finish_result(b, node.results, out);
-    const auto [indexed, source] = along(b, node, out, adds_rows ? Message::kBounds : Message::kSelf);
-    Kernels::accumulate(b, "index_add", self, out, indexed, as_dtype(b, source, out.dtype),
-                        b.number_of(b.program.args(node)[4]));
+    const auto [indexed, source] = along(b, node, out, message);
+    Kernels::accumulate(b, "index_add", self, out, indexed, as_dtype(b, source, out.dtype), alpha);
     finish_result(b, node.results, out);
   }
   static void index_copy(BuilderT& b, const lazyt_node_t& node) {

@@ -59,6 +59,10 @@ struct Number {
   uint32_t input = 0;  // of a host scalar: the program's input
   lazyt_dtype_t dtype = LAZYT_DTYPE_FLOAT64;
 };
+// Whether the number is known, and is this.
+inline bool is_number(const Number& n, double value) {
+  return n.constant && (n.integral ? static_cast<double>(n.i) : n.d) == value;
+}
 
 // Many short texts, end to end: for messages, which are seldom.
 class Texts {

@@ -27,10 +27,6 @@ struct Product {
   Number alpha = kOne, beta = kZero;
 };
 
-// Whether the number is known, and is this.
-inline bool is_number(const Number& n, double value) {
-  return n.constant && (n.integral ? static_cast<double>(n.i) : n.d) == value;
-}
 inline int64_t size(const Tensor& t, size_t dim) { return t.dims()[dim]; }
 inline int64_t stride(const Tensor& t, size_t dim) { return t.strides()[dim]; }
 // A stride that says nothing because its dim has one element counts as `otherwise`.

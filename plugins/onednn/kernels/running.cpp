@@ -132,7 +132,7 @@ LAZYT_INLINE void running_extreme_of_run(const T* from, T* to, int64_t* places, 
 template <bool kMax, class T>
 LAZYT_INLINE void running_extreme_of_floats(const T* from, T* to, int64_t* places, int64_t n) {
   using K = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;
-  constexpr int64_t kChunk = 512;
+  constexpr int64_t kChunk = 512, kBlock = 32;
   constexpr K kNan = std::numeric_limits<K>::max(), kZero = kMax ? 0 : ~K(0);
   constexpr int kSign = 8 * sizeof(K) - 1;
   K keys[kChunk], best[kChunk], most = std::numeric_limits<K>::min();
@@ -146,18 +146,30 @@ LAZYT_INLINE void running_extreme_of_floats(const T* from, T* to, int64_t* place
       key ^= (key >> kSign) & kNan;
       keys[i] = x != x ? kNan : kMax ? key : ~key;
     }
+    for (int64_t first = 0; first < count; first += kBlock) {
+      const int64_t last = std::min(count, first + kBlock);
+      if (last - first == kBlock) {  // loops of a known length, which become vectors
+        K wins = 0;
+        for (int64_t i = 0; i < kBlock; ++i) wins |= keys[first + i] >= most ? 1 : 0;
+        if (!wins) {  // as in most blocks of most rows
+          for (int64_t i = 0; i < kBlock; ++i) best[first + i] = most;
+          for (int64_t i = 0; i < kBlock; ++i) places[begin + first + i] = place;
+          continue;
+        }
+      }
 #pragma omp simd reduction(inscan, max : most)
-    for (int64_t i = 0; i < count; ++i) {
-      most = keys[i] > most ? keys[i] : most;
+      for (int64_t i = first; i < last; ++i) {
+        most = keys[i] > most ? keys[i] : most;
 #pragma omp scan inclusive(most)
-      best[i] = most;
-    }
+        best[i] = most;
+      }
 #pragma omp simd reduction(inscan, max : place)
-    for (int64_t i = 0; i < count; ++i) {
-      const int64_t reached = keys[i] == best[i] ? begin + i : 0;
-      place = reached > place ? reached : place;
+      for (int64_t i = first; i < last; ++i) {
+        const int64_t reached = keys[i] == best[i] ? begin + i : 0;
+        place = reached > place ? reached : place;
 #pragma omp scan inclusive(place)
-      places[begin + i] = place;
+        places[begin + i] = place;
+      }
     }
 #pragma omp simd
     for (int64_t i = 0; i < count; ++i) {

@@ -42,22 +42,22 @@ struct Axis {
   int64_t n, padding;
   bool corners;
 
-  template <class C>
+  template <Padding kPadding, bool kCorners, class C>
   LAZYT_INLINE C place(C v, C& by) const {
     const C size = static_cast<C>(n), last = size - 1;
-    by = corners ? last / 2 : size / 2;
-    v = corners ? (v + 1) / 2 * last : ((v + 1) * size - 1) / 2;
-    if (padding == kReflection) v = reflected(v, by);
-    if (padding == kZeros) return v;
+    by = kCorners ? last / 2 : size / 2;
+    v = kCorners ? (v + 1) / 2 * last : ((v + 1) * size - 1) / 2;
+    if constexpr (kPadding == kReflection) v = reflected<kCorners>(v, by);
+    if constexpr (kPadding == kZeros) return v;
     by = v > 0 && v < last ? by : C(0);
     return v < last ? (v > 0 ? v : C(0)) : v != v ? C(0) : last;
   }
 
  private:
   // Between the first and the last element's middles (corners), or their outer edges.
-  template <class C>
+  template <bool kCorners, class C>
   LAZYT_INLINE C reflected(C v, C& by) const {
-    const C low = corners ? C(0) : C(-0.5), span = corners ? static_cast<C>(n - 1) : static_cast<C>(n),
+    const C low = kCorners ? C(0) : C(-0.5), span = kCorners ? static_cast<C>(n - 1) : static_cast<C>(n),
             twice = 2 * span;
     by = span > 0 ? v < low ? -by : by : C(0);
     v = std::abs(v - low);
@@ -74,7 +74,7 @@ template <class C>
 struct Corners {
   using Offset = OffsetOf<C>;
 
-  Offset offset[4][kPoints], inside[4][kPoints];  // in a plane, 0 outside; 1 or 0
+  Offset offset[4][kPoints], inside[4][kPoints];  // in a plane, of the nearest element there; 1 or 0
   C share[4][kPoints];
   C along_x[4][kPoints], along_y[4][kPoints];  // derivatives of the shares
   C by_x[kPoints], by_y[kPoints];              // and of the places
@@ -91,31 +91,50 @@ struct Sampler {
   int64_t points() const { return grid.dims()[1] * grid.dims()[2]; }
 };
 
+// The largest number that is no more than n.
 template <class C>
-LAZYT_INLINE void find(Corners<C>& out, const Axis width, const Axis height, bool nearest, const C* grid,
-                       int64_t n) {
-  using Offset = typename Corners<C>::Offset;
-  const C columns = static_cast<C>(width.n), rows = static_cast<C>(height.n);
+C no_more_than(int64_t n) {
+  const C c = static_cast<C>(n);
+  return static_cast<int64_t>(c) > n ? std::nextafter(c, C(0)) : c;
+}
+// A loop for each way: branches within, and truths that are joined, would keep it from vectors.
+template <bool kNearest, Padding kPadding, bool kCorners, class C>
+LAZYT_INLINE void find(Corners<C>& out, const Axis width, const Axis height, const C* grid, int64_t n) {
+  using Offset = OffsetOf<C>;
+  const C last_column = no_more_than<C>(width.n - 1), last_row = no_more_than<C>(height.n - 1);
+  const auto row = static_cast<Offset>(width.n);
 #pragma omp simd
   for (int64_t j = 0; j < n; ++j) {
-    const C fx = width.place(grid[2 * j], out.by_x[j]), fy = height.place(grid[2 * j + 1], out.by_y[j]);
-    const C lx = nearest ? std::nearbyint(fx) : std::floor(fx),
-            ly = nearest ? std::nearbyint(fy) : std::floor(fy);
-    const C wx = nearest ? C(0) : fx - lx, wy = nearest ? C(0) : fy - ly;
+    const C fx = width.place<kPadding, kCorners>(grid[2 * j], out.by_x[j]), fy = height.place<kPadding, kCorners>(grid[2 * j + 1], out.by_y[j]);
+    const C lx = kNearest ? std::nearbyint(fx) : std::floor(fx),
+            ly = kNearest ? std::nearbyint(fy) : std::floor(fy);
+    const C wx = kNearest ? C(0) : fx - lx, wy = kNearest ? C(0) : fy - ly;
     const C left = 1 - wx, above = 1 - wy;
     const C of_x[2] = {left, wx}, of_y[2] = {above, wy};
 #pragma GCC unroll 4
     for (int k = 0; k < 4; ++k) {
       const C px = lx + static_cast<C>(k & 1), py = ly + static_cast<C>(k >> 1);
-      const bool inside = px >= 0 && px < columns && py >= 0 && py < rows && (k == 0 || !nearest);
-      out.inside[k][j] = inside;
-      out.offset[k][j] = static_cast<Offset>(inside ? py : C(0)) * static_cast<Offset>(width.n) +
-                         static_cast<Offset>(inside ? px : C(0));
+      // The nearest element of the image; that of the place itself if it is inside.
+      C x = px > 0 ? px : C(0), y = py > 0 ? py : C(0);
+      x = x < last_column ? x : last_column, y = y < last_row ? y : last_row;
+      const Offset inside_x = x == px ? 1 : 0, inside_y = y == py ? 1 : 0;
+      out.inside[k][j] = k == 0 || !kNearest ? inside_x & inside_y : 0;
+      out.offset[k][j] = static_cast<Offset>(y) * row + static_cast<Offset>(x);
       out.share[k][j] = of_x[k & 1] * of_y[k >> 1];
-      out.along_x[k][j] = nearest ? C(0) : k & 1 ? of_y[k >> 1] : -of_y[k >> 1];
-      out.along_y[k][j] = nearest ? C(0) : k >> 1 ? of_x[k & 1] : -of_x[k & 1];
+      out.along_x[k][j] = kNearest ? C(0) : k & 1 ? of_y[k >> 1] : -of_y[k >> 1];
+      out.along_y[k][j] = kNearest ? C(0) : k >> 1 ? of_x[k & 1] : -of_x[k & 1];
     }
   }
+}
+template <bool kNearest, Padding kPadding, class C>
+LAZYT_INLINE void find(Corners<C>& out, const Axis& width, const Axis& height, const C* grid, int64_t n) {
+  width.corners ? find<kNearest, kPadding, true>(out, width, height, grid, n) : find<kNearest, kPadding, false>(out, width, height, grid, n);
+}
+template <bool kNearest, class C>
+LAZYT_INLINE void find(Corners<C>& out, const Axis& width, const Axis& height, const C* grid, int64_t n) {
+  if (width.padding == kZeros) return find<kNearest, kZeros>(out, width, height, grid, n);
+  if (width.padding == kBorder) return find<kNearest, kBorder>(out, width, height, grid, n);
+  return find<kNearest, kReflection>(out, width, height, grid, n);
 }
 // Instructions that gather: on AMD they take longer than as many loads.
 #ifdef __x86_64__
@@ -153,7 +172,7 @@ LAZYT_INLINE void turn(C* along_x, C* along_y, const Corners<C>& at, const C* pl
 #define LAZYT_GRID(C)                                                                                   \
   LAZYT_CLONES void find_of(Corners<C>& out, const Axis& w, const Axis& h, bool nearest, const C* grid, \
                             int64_t n) {                                                                \
-    find(out, w, h, nearest, grid, n);                                                                  \
+    nearest ? find<true>(out, w, h, grid, n) : find<false>(out, w, h, grid, n);                         \
   }                                                                                                     \
   LAZYT_CLONES void sample_of(C* y, const Corners<C>& at, const C* plane, int64_t n) {                  \
     sample(y, at, plane, n);                                                                            \

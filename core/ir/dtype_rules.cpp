@@ -10,10 +10,11 @@ bool is_index_or_mask(base::DType d) {
   return is_index(d) || d == LAZYT_DTYPE_BOOL || d == LAZYT_DTYPE_UINT8 || d == LAZYT_DTYPE_INT8 || d == LAZYT_DTYPE_INT16;
 }
 
-// What an operator moves keeps its dtype: of these arguments and all results, or all but the last, which are places.
+// What an operator moves keeps its dtype: of these arguments and of results: all, all but the last, which are places, or the first.
+enum class Results { kAll, kBeforePlaces, kFirst };
 struct Moves {
   std::vector<size_t> arguments;
-  bool with_places = false;
+  Results results = Results::kAll;
 };
 const std::unordered_map<std::string_view, Moves>& moves() {
   static const auto& all = *[] {
@@ -27,11 +28,20 @@ const std::unordered_map<std::string_view, Moves>& moves() {
                 "aten::slice_backward", "aten::select_backward", "aten::tril", "aten::triu", "aten::split", "aten::split_with_sizes", "aten::unbind",
                 "aten::chunk", "aten::gather", "aten::index", "aten::_unsafe_index", "aten::index_select", "aten::take", "aten::embedding",
                 "aten::pixel_shuffle", "aten::clone", "aten::lift_fresh_copy"});
+    // Means of windows and what is between elements: of the dtype that is computed in.
+    add({{0}}, {"aten::avg_pool1d", "aten::avg_pool2d", "aten::avg_pool3d", "aten::adaptive_avg_pool1d", "aten::_adaptive_avg_pool2d", "aten::_adaptive_avg_pool3d",
+                "aten::upsample_nearest2d", "aten::upsample_bilinear2d", "aten::upsample_nearest2d_backward", "aten::upsample_bilinear2d_backward"});
+    add({{0, 1}}, {"aten::grid_sampler_2d", "aten::avg_pool2d_backward", "aten::_adaptive_avg_pool2d_backward"});
+    // Queries, keys, values and their gradients; behind the first result is what the backward wants.
+    add({{0, 1, 2}, Results::kFirst}, {"aten::scaled_dot_product_attention", "aten::_scaled_dot_product_attention_math",
+                                       "aten::_scaled_dot_product_flash_attention_for_cpu", "aten::_scaled_dot_product_fused_attention_overrideable"});
+    add({{0, 1, 2, 3, 4}}, {"aten::_scaled_dot_product_flash_attention_for_cpu_backward"});
+    add({{0, 1, 2, 3}}, {"aten::_scaled_dot_product_fused_attention_overrideable_backward"});
     add({{0, 1}}, {"aten::slice_scatter", "aten::select_scatter", "aten::diagonal_scatter", "aten::as_strided_scatter"});
     add({{0, 2}}, {"aten::masked_scatter"});
     add({{0}}, {"aten::index_put", "aten::_unsafe_index_put"});  // a mask's places may be given one number of another dtype
     add({{0, 3}}, {"aten::scatter.src", "aten::scatter_add", "aten::scatter_reduce", "aten::index_add", "aten::index_copy"});
-    add({{0}, true}, {"aten::sort", "aten::topk", "aten::kthvalue", "aten::median", "aten::max.dim", "aten::min.dim", "aten::cummax", "aten::cummin",
+    add({{0}, Results::kBeforePlaces}, {"aten::sort", "aten::topk", "aten::kthvalue", "aten::median", "aten::max.dim", "aten::min.dim", "aten::cummax", "aten::cummin",
                       "aten::max_pool2d_with_indices", "aten::max_pool3d_with_indices", "aten::adaptive_max_pool2d"});
     return out;
   }();
@@ -60,7 +70,8 @@ void check_dtypes(const NodeView& v) {
     };
     for (size_t i : m->arguments) keeps(v.meta(i).dtype, "argument", i);
     for (uint32_t r = 0; r < v.results(); r++) {
-      if (m->with_places && r + 1 == v.results())
+      if (m->results == Results::kFirst && r > 0) break;
+      if (m->results == Results::kBeforePlaces && r + 1 == v.results())
         require(v.result_meta(r).dtype == LAZYT_DTYPE_INT64, "places are of i64");
       else
         keeps(v.result_meta(r).dtype, "result", r);

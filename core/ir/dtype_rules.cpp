@@ -10,7 +10,7 @@ bool is_index_or_mask(base::DType d) {
   return is_index(d) || d == LAZYT_DTYPE_BOOL || d == LAZYT_DTYPE_UINT8 || d == LAZYT_DTYPE_INT8 || d == LAZYT_DTYPE_INT16;
 }
 
-// What an operator moves keeps its dtype: of these arguments and of results: all, all but the last, which are places, or the first.
+// What an operator moves or multiplies keeps its dtype: of these arguments and of results: all, all but the last, which are places, or the first.
 enum class Results { kAll, kBeforePlaces, kFirst };
 struct Moves {
   std::vector<size_t> arguments;
@@ -28,6 +28,8 @@ const std::unordered_map<std::string_view, Moves>& moves() {
                 "aten::slice_backward", "aten::select_backward", "aten::tril", "aten::triu", "aten::split", "aten::split_with_sizes", "aten::unbind",
                 "aten::chunk", "aten::gather", "aten::index", "aten::_unsafe_index", "aten::index_select", "aten::take", "aten::embedding",
                 "aten::pixel_shuffle", "aten::clone", "aten::lift_fresh_copy"});
+    add({{0, 1}}, {"aten::mm", "aten::bmm", "aten::mv", "aten::dot", "aten::matmul", "aten::linear", "aten::convolution"});
+    add({{0, 1, 2}}, {"aten::addmm", "aten::baddbmm", "aten::addmv", "aten::convolution_backward"});
     // Means of windows and what is between elements: of the dtype that is computed in.
     add({{0}}, {"aten::avg_pool1d", "aten::avg_pool2d", "aten::avg_pool3d", "aten::adaptive_avg_pool1d", "aten::_adaptive_avg_pool2d", "aten::_adaptive_avg_pool3d",
                 "aten::upsample_nearest2d", "aten::upsample_bilinear2d", "aten::upsample_nearest2d_backward", "aten::upsample_bilinear2d_backward"});
@@ -66,7 +68,7 @@ void check_dtypes(const NodeView& v) {
   if (const Moves* m = find_in(moves(), v.node.name, v.node.overload)) {
     const base::DType moved = v.meta(size_t{0}).dtype;
     const auto keeps = [&](base::DType d, std::string_view what, size_t i) {
-      require(d == moved, "{} {} of {} where {} is moved", what, i, base::dtype_name(d), base::dtype_name(moved));
+      require(d == moved, "{} {} of {} where {} is kept", what, i, base::dtype_name(d), base::dtype_name(moved));
     };
     for (size_t i : m->arguments) keeps(v.meta(i).dtype, "argument", i);
     for (uint32_t r = 0; r < v.results(); r++) {

@@ -8,7 +8,7 @@ namespace lazyt::ir {
 
 // Both throw Wrong.
 
-// What is moved keeps its dtype, an index is one, what is joined is of one dtype.
+// What is moved or multiplied keeps its dtype, an index is one, what is joined is of one dtype.
 void check_dtypes(const NodeView& v);
 // Tensors that are cast to one dtype before they meet (PRG-4) have it.
 void check_promotion(const NodeView& v, const OpInfo& op);

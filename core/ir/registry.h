@@ -14,6 +14,7 @@ enum class Promote : uint8_t {
   kFloat,    // to their result_type; if that is integral or bool, to the default float dtype
   kCompare,  // to their result_type; the result is bool
   kDivMode,  // kFloat if rounding_mode is none, else kCommon
+  kInto,     // to the dtype of the first, which is the result's
 };
 
 struct OpInfo {

@@ -58,7 +58,7 @@ bool sizes_grow_with_operands(const Op& op) {
     return true;
   if (names.contains(op.functional_name)) return true;
   const ir::OpInfo* info = ir::find_op(op.functional_name, op.functional_overload);
-  return info && info->promote != ir::Promote::kNone && info->axis_args == 0;  // pointwise
+  return info && info->promote != ir::Promote::kNone && info->promote != ir::Promote::kInto && info->axis_args == 0;  // pointwise
 }
 
 // Three words in a row, at the same place of three tapes, and what is written behind them.

@@ -89,8 +89,25 @@ def promotion_errors(ops: list[Op]) -> list[str]:
     return errors
 
 
+# Shapes of self and of what is put into it, and where.
+INTO = {
+    "aten::slice_scatter": ((2,), (2,), {}),
+    "aten::select_scatter": ((2,), (), {"dim": 0, "index": 1}),
+    "aten::diagonal_scatter": ((2, 2), (2,), {}),
+    "aten::as_strided_scatter": ((4,), (2,), {"size": [2], "stride": [2]}),
+}
+
+
+def try_into(op: Op, function, dtypes) -> list[str] | None:
+    self, src, where = INTO[op.name]
+    result = function(torch.ones(self, dtype=dtypes[0]), torch.ones(src, dtype=dtypes[1]), **where)
+    return [] if result.dtype == dtypes[0] else [f"{op.full_name}: {dtypes} give {result.dtype}"]
+
+
 def try_promotion(op: Op, function, dtypes) -> list[str] | None:
     """None if PyTorch refuses the combination."""
+    if op.promote == "into":
+        return try_into(op, function, dtypes)
     by_name = dict(itertools.zip_longest(op.promote_args, dtypes, fillvalue=dtypes[-1]))
     call, operands = {}, []
     for a in op.arguments:

@@ -18,6 +18,7 @@ PROMOTE = {
     "float": "kFloat",
     "compare": "kCompare",
     "div_mode": "kDivMode",
+    "into": "kInto",
 }
 FIELDS = {
     "number", "name", "overload", "version", "schema", "promote", "promote_args", "static_scalars",

@@ -2,26 +2,34 @@
 
 A JUnit report is written at exit, so a crash of the process would lose every result. With this record the
 driver counts what ran, blames the test that was running, and starts again: tests already in it are not rerun.
-Where pytest-xdist spreads tests over processes, each of them writes of its own.
+Where pytest-xdist spreads tests over processes, each of them writes of its own, and the one that they belong to writes which
+test ended one.
 """
 
 import json
 import os
+
+import pytest
 
 _path = os.environ.get("LAZYT_TEST_RECORD", "")
 _limits: dict[str, float] = {}  # seconds that a test says it may take
 _worst: dict[str, tuple[str, str]] = {}
 
 
+_spreads = False  # over processes, which write
+
+
 def pytest_configure(config):
-    global _path
-    if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
-        _path = ""  # its processes write
+    global _spreads
+    _spreads = bool(config.getoption("numprocesses", None)) and not hasattr(config, "workerinput")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_handlecrashitem(crashitem):
+    _write(id=crashitem, outcome="failed", why="ended its process", crashed=True)
 
 
 def _write(**row):
-    if not _path:
-        return
     with open(_path, "a", encoding="utf-8") as out:
         out.write(json.dumps(row) + "\n")
 
@@ -46,6 +54,8 @@ def pytest_collectreport(report):
 
 
 def pytest_runtest_logstart(nodeid):
+    if _spreads:
+        return
     _worst[nodeid] = ("passed", "")
     _write(id=nodeid, outcome="started", limit=_limits.get(nodeid, 0))
 
@@ -60,5 +70,7 @@ def pytest_runtest_logreport(report):
 
 
 def pytest_runtest_logfinish(nodeid):
+    if _spreads:
+        return
     outcome, why = _worst.pop(nodeid, ("passed", ""))
     _write(id=nodeid, outcome=outcome, why=why)

@@ -156,8 +156,8 @@ class Runner:
             record = self.results_dir / f"{name}.jsonl"
             record.unlink(missing_ok=True)
             command = [sys.executable, "-m", "pytest", "-p", "pytest_record", "-q", "-m", marker, *folders]
-            if processes > 1:
-                command += ["-n", str(processes), "--max-worker-restart", str(MAX_CRASHES)]
+            if processes > 1:  # started again here, as what is in the record is not collected again
+                command += ["-n", str(processes), "--max-worker-restart", "0"]
             command = [*prepared.prefix, *command, *prepared.options]
             folders_of_modules = [str(ROOT / "tools/build"), prepared.packages, os.environ.get("PYTHONPATH")]
             path = os.pathsep.join(filter(None, folders_of_modules))
@@ -174,6 +174,11 @@ class Runner:
                 started = read_record(record)
                 status = run_process(command, deadline - time.monotonic(), env, record)
                 rows = read_record(record)
+                cut = False
+                if any(row.get("crashed") and test not in started for test, row in rows.items()):
+                    rows = {test: row for test, row in rows.items() if row["outcome"] != "started"}
+                    write_record(record, rows)  # what other processes were at runs again
+                    continue
                 unfinished = any(row["outcome"] == "started" for row in rows.values())
                 ended_alone = status in (0, 1, 5) or status == "time limit" or len(rows) == len(started)
                 ended_alone = ended_alone or not unfinished  # behind the last test, so that none is left
@@ -186,7 +191,7 @@ class Runner:
                         )
                 if ended_alone:
                     break
-                mark_crashed(record, rows)
+                write_record(record, rows)
             else:
                 result.note = f"given up after {MAX_CRASHES} crashes: the tests after them did not run"
             for row in rows.values():
@@ -435,7 +440,7 @@ def read_record(path: Path) -> dict[str, dict]:
     return {row["id"]: row for row in map(json.loads, path.read_text(encoding="utf-8").splitlines())}
 
 
-def mark_crashed(path: Path, rows: dict[str, dict]):
+def write_record(path: Path, rows: dict[str, dict]):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows.values()), encoding="utf-8")
 
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 
 #include "base/env.h"
@@ -58,6 +59,8 @@ base::Result<Compiled> compile(Prepared prepared, const base::Ref<loader::Device
     return result;
   }
   if (auto folder = base::env("LAZYT_DUMP")) {
+    std::error_code ignored;  // what is wrong is said by who writes
+    std::filesystem::create_directories(*folder, ignored);
     std::string path = fmt::format("{}/program_{}.lzp", *folder, programs.size());
     if (auto s = ir::Program::from_graph(prepared.graph)->save(path); !s.ok())
       base::log(LAZYT_LOG_WARNING, "LAZYT_DUMP: " + s.to_string());

@@ -40,9 +40,9 @@ def dtypes_of(block: bytes) -> list[int]:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_dtype_that_is_not_true_ends_in_a_result_or_an_error(name, tmp_path):
-    environment = {**os.environ, "LAZYT_DUMP": str(tmp_path), "LAZYT_LAYERS": ""}
+    environment = {**os.environ, "LAZYT_DUMP": str(tmp_path / "programs"), "LAZYT_LAYERS": ""}
     subprocess.run([sys.executable, "-c", RECORDED + PROGRAMS[name]], env=environment, check=True)
-    block = max(tmp_path.glob("*.lzp"), key=lambda file: file.stat().st_size).read_bytes()
+    block = max((tmp_path / "programs").glob("*.lzp"), key=lambda file: file.stat().st_size).read_bytes()
     (size,) = struct.unpack_from("<Q", block, 8)
     changed, ended, said = tmp_path / "changed.lzp", set(), ""
     del environment["LAZYT_DUMP"]

@@ -345,3 +345,20 @@ def test_numbers_are_rounded_where_eager_rounds_them(name, dtype):
         wanted, made = call(a, b, number), call(a.to("lazyt"), b.to("lazyt"), number).cpu()
         unequal = (wanted != made) & ~(wanted.isnan() & made.isnan())
         assert unequal.sum() <= (len(a) // 500 if name in NEARLY else 0), f"{number}: {unequal.sum()} differ"
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("mode", [None, "trunc", "floor"])
+def test_quotients_are_rounded_where_eager_rounds(mode, dtype):
+    """By a tensor of halves the quotient, before it becomes a whole number; by a number behind that. What a number is divided into is one
+    of the halves, what divides is not."""
+    torch.manual_seed(0)
+    special = torch.tensor([0.0, -0.0, 1.0, -1.0, 3.0, 0.1, float("inf"), -float("inf"), float("nan")])
+    x, y = torch.randn(5000) * 8, torch.randn(5000)
+    x, y = (torch.cat([t, s.flatten()]).to(dtype) for t, s in zip((x, y), torch.meshgrid(special, special, indexing="ij"), strict=True))
+    pairs = [(x, y), (x, 0.37), (x, y[:1]), (x[:1], y), (torch.tensor(3.7), y)]
+    for a, b in pairs:
+        here = [t.to(DEVICE) if isinstance(t, torch.Tensor) and t.dim() else t for t in (a, b)]
+        got, want = torch.div(*here, rounding_mode=mode).cpu(), torch.div(a, b, rounding_mode=mode)
+        assert torch.equal(got.isnan(), want.isnan())
+        assert torch.equal(got.nan_to_num(nan=0).view(torch.int16), want.nan_to_num(nan=0).view(torch.int16))

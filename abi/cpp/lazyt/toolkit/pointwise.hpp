@@ -45,6 +45,7 @@ struct Context {
     return arg(i).kind == LAZYT_ARG_VALUE && !(value(i).flags & LAZYT_VALUE_HOST_SCALAR);
   }
   lazyt_dtype_t dtype(uint64_t i) const { return value(i).dtype; }
+  int64_t count(uint64_t i) const { return lazyt_value_numel(program.block(), &value(i)); }  // of a tensor's elements
   // Registers of the result's type, and of operand i's.
   Type type() const { return type_of(result().dtype); }
   Type type(uint64_t i) const { return type_of(dtype(i)); }
@@ -80,8 +81,8 @@ struct PointwiseRules {
 
   // ---- pieces
 
-  // Operand i, a number as the dtype can hold it: so PyTorch's sums, powers, remainders and comparisons take it (products and
-  // quotients do not). 0.1 in bf16 == 0.1.
+  // Operand i, a number as the dtype can hold it: so PyTorch's sums, powers, remainders and comparisons take it (products do
+  // not, nor quotients a divisor). 0.1 in bf16 == 0.1.
   static Reg held(const Context& c, uint64_t i, Type t, lazyt_dtype_t dtype) {
     const Reg r = c.in(i, t);
     return c.is_tensor(i) ? r : c.k.round_to(r, dtype);
@@ -91,6 +92,9 @@ struct PointwiseRules {
   static Reg binary_of_held(const Context& c) {
     return c.k.op(op, held(c, 0), held(c, 1));
   }
+
+  // Of a quotient that is so of what is divided.
+  static Reg div(const Context& c) { return c.k.op(Op::kDiv, held(c, 0), c.in(1, c.type())); }
 
   // a + alpha * b
   static Reg plus_scaled(const Context& c, Reg a, Reg b, uint64_t alpha) {
@@ -147,10 +151,28 @@ struct PointwiseRules {
   static Reg mul(const Context& c) {
     return c.k.op(c.type() == Type::kBool ? Op::kAnd : Op::kMul, c.in(0, c.type()), c.in(1, c.type()));
   }
+  // By a tensor of halves PyTorch divides in them: each step is rounded, so that a quotient just below a whole number may reach it.
   static Reg div_mode(const Context& c) {
-    const Reg a = c.in(0, c.type()), b = c.in(1, c.type());
+    const Reg a = held(c, 0), b = c.in(1, c.type());
     if (c.none(2)) return c.k.op(Op::kDiv, a, b);
-    return c.k.op(c.program.string(c.arg(2)) == "floor" ? Op::kDivFloor : Op::kDivTrunc, a, b);
+    const bool floors = c.program.string(c.arg(2)) == "floor";
+    const lazyt_dtype_t dtype = c.result().dtype;
+    const bool in_halves = (dtype == LAZYT_DTYPE_FLOAT16 || dtype == LAZYT_DTYPE_BFLOAT16) && c.is_tensor(1) && c.count(1) != 1;
+    if (!in_halves) return c.k.op(floors ? Op::kDivFloor : Op::kDivTrunc, a, b);
+    const auto rounded = [&](Op op, Reg x, Reg y) { return c.k.round_to(c.k.op(op, x, y), dtype); };
+    const Reg quotient = rounded(Op::kDiv, a, b);
+    if (!floors) return c.k.op(Op::kTrunc, quotient);
+    // As div_floor_floating_vec of PyTorch.
+    const Reg zero = c.k.constant(0, c.type()), one = c.k.constant(1, c.type()), rest = c.k.op(Op::kFmod, a, b);
+    const Reg overflows = c.k.op(Op::kAnd, c.k.op(Op::kIsInf, quotient), c.k.op(Op::kNot, c.k.op(Op::kIsInf, a)));
+    Reg whole = rounded(Op::kDiv, c.k.op(Op::kWhere, overflows, a, rounded(Op::kSub, a, rest)), b);
+    const Reg signs_differ = c.k.op(Op::kXor, c.k.op(Op::kLt, b, zero), c.k.op(Op::kLt, rest, zero));
+    const Reg is_above = c.k.op(Op::kAnd, c.k.op(Op::kNe, rest, zero), signs_differ);
+    whole = c.k.op(Op::kWhere, is_above, rounded(Op::kSub, whole, one), whole);
+    Reg y = c.k.op(Op::kFloor, whole);
+    y = c.k.op(Op::kWhere, c.k.op(Op::kGt, rounded(Op::kSub, whole, y), c.k.constant(0.5, c.type())), rounded(Op::kAdd, y, one), y);
+    y = c.k.op(Op::kWhere, c.k.op(Op::kEq, whole, zero), c.k.op(Op::kCopysign, zero, quotient), y);
+    return c.k.op(Op::kWhere, c.k.op(Op::kEq, b, zero), quotient, y);
   }
   static Reg pow_scalar(const Context& c) {
     const Reg a = c.in(0, c.type());
@@ -468,7 +490,7 @@ struct PointwiseRules {
 static constexpr Row kRows[] = {
     {LAZYT_OP_ADD_TENSOR, add<1>}, {LAZYT_OP_ADD_SCALAR, add<1>}, {LAZYT_OP_SUB_TENSOR, add<-1>}, {LAZYT_OP_SUB_SCALAR, add<-1>},
     {LAZYT_OP_RSUB_SCALAR, rsub}, {LAZYT_OP_MUL_TENSOR, mul}, {LAZYT_OP_MUL_SCALAR, mul},
-    {LAZYT_OP_DIV_TENSOR, binary<Op::kDiv>}, {LAZYT_OP_DIV_SCALAR, binary<Op::kDiv>},
+    {LAZYT_OP_DIV_TENSOR, div}, {LAZYT_OP_DIV_SCALAR, div},
     {LAZYT_OP_DIV_TENSOR_MODE, div_mode}, {LAZYT_OP_DIV_SCALAR_MODE, div_mode},
     {LAZYT_OP_REMAINDER_TENSOR, binary_of_held<Op::kRemainder>}, {LAZYT_OP_REMAINDER_SCALAR, binary_of_held<Op::kRemainder>},
     {LAZYT_OP_FMOD_TENSOR, binary_of_held<Op::kFmod>}, {LAZYT_OP_FMOD_SCALAR, binary_of_held<Op::kFmod>},

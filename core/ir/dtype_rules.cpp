@@ -39,7 +39,7 @@ const std::unordered_map<std::string_view, Moves>& moves() {
                                        "aten::_scaled_dot_product_flash_attention_for_cpu", "aten::_scaled_dot_product_fused_attention_overrideable"});
     add({{0, 1, 2, 3, 4}}, {"aten::_scaled_dot_product_flash_attention_for_cpu_backward"});
     add({{0, 1, 2, 3}}, {"aten::_scaled_dot_product_fused_attention_overrideable_backward"});
-    add({{0, 1}}, {"aten::slice_scatter", "aten::select_scatter", "aten::diagonal_scatter", "aten::as_strided_scatter"});
+    add({{0}}, {"aten::slice_scatter", "aten::select_scatter", "aten::diagonal_scatter", "aten::as_strided_scatter"});  // and PRG-4
     add({{0, 2}}, {"aten::masked_scatter"});
     add({{0}}, {"aten::index_put", "aten::_unsafe_index_put"});  // a mask's places may be given one number of another dtype
     add({{0, 3}}, {"aten::scatter.src", "aten::scatter_add", "aten::scatter_reduce", "aten::index_add", "aten::index_copy"});

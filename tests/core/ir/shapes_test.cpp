@@ -116,7 +116,7 @@ INSTANTIATE_TEST_SUITE_P(
         Misfit{"%0: f32[2,3]", "%9, %10 = aten::_foreach_neg([%0]) : f32[2,3], f32[2,3]", "argument 0 lists 1"},
         Misfit{"%0: f32[2,3], %1: f32[9]", "%9, %10, %11 = aten::_fused_sgd([%0], [%0], [%1], 0.0, 0.9, 0.1, 0.0, false, false, false, none, none) : f32[2,3], f32[2,3], f32[9]", "for a parameter of [2,3]"},
         Misfit{"%0: u8[20,30]", "%9 = aten::permute(%0, ints[1,0]) : f64[30,20]", "result 0 of f64 where u8 is kept"},
-        Misfit{"%0: u8[20], %1: f64[20]", "%9 = aten::slice_scatter(%0, %1, 0, 0, 20, 1) : u8[20]", "argument 1 of f64 where u8 is kept"},
+        Misfit{"%0: u8[20], %1: f64[20]", "%9 = aten::slice_scatter(%0, %1, 0, 0, 20, 1) : u8[20]", "operands of u8 and f64 meet"},
         Misfit{"%0: f32[1,2,4,5,4]", "%9 = aten::_adaptive_avg_pool3d(%0, ints[2,3,2]) : i8[1,2,2,3,2]", "result 0 of i8 where f32 is kept"},
         Misfit{"%0: f32[3,9]", "%9, %10 = aten::topk(%0, 5, 1, true, true) : f32[3,5], u8[3,5]", "places are of i64"},
         Misfit{"%0: f32[2,3], %1: f32[2,3]", "%9 = aten::gather(%0, 1, %1, false) : f32[2,3]", "an index of f32"},

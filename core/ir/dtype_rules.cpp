@@ -10,11 +10,13 @@ bool is_index_or_mask(base::DType d) {
   return is_index(d) || d == LAZYT_DTYPE_BOOL || d == LAZYT_DTYPE_UINT8 || d == LAZYT_DTYPE_INT8 || d == LAZYT_DTYPE_INT16;
 }
 
-// What an operator moves or multiplies keeps its dtype: of these arguments and of results: all, all but the last, which are places, or the first.
-enum class Results { kAll, kBeforePlaces, kFirst };
+// What an operator moves or multiplies keeps its dtype: of these arguments and of results: all, all but the last, which are places,
+// the first, or those that the argument `mask` wants, as the others are nothing.
+enum class Results { kAll, kBeforePlaces, kFirst, kWanted };
 struct Moves {
   std::vector<size_t> arguments;
   Results results = Results::kAll;
+  size_t mask = 0;
 };
 const std::unordered_map<std::string_view, Moves>& moves() {
   static const auto& all = *[] {
@@ -29,7 +31,8 @@ const std::unordered_map<std::string_view, Moves>& moves() {
                 "aten::chunk", "aten::gather", "aten::index", "aten::_unsafe_index", "aten::index_select", "aten::take", "aten::embedding",
                 "aten::pixel_shuffle", "aten::clone", "aten::lift_fresh_copy"});
     add({{0, 1}}, {"aten::mm", "aten::bmm", "aten::mv", "aten::dot", "aten::matmul", "aten::linear", "aten::convolution"});
-    add({{0, 1, 2}}, {"aten::addmm", "aten::baddbmm", "aten::addmv", "aten::convolution_backward"});
+    add({{0, 1, 2}}, {"aten::addmm", "aten::baddbmm", "aten::addmv"});
+    add({{0, 1, 2}, Results::kWanted, 10}, {"aten::convolution_backward"});
     // Means of windows and what is between elements: of the dtype that is computed in.
     add({{0}}, {"aten::avg_pool1d", "aten::avg_pool2d", "aten::avg_pool3d", "aten::adaptive_avg_pool1d", "aten::_adaptive_avg_pool2d", "aten::_adaptive_avg_pool3d",
                 "aten::upsample_nearest2d", "aten::upsample_bilinear2d", "aten::upsample_nearest2d_backward", "aten::upsample_bilinear2d_backward"});
@@ -38,7 +41,7 @@ const std::unordered_map<std::string_view, Moves>& moves() {
     add({{0, 1, 2}, Results::kFirst}, {"aten::scaled_dot_product_attention", "aten::_scaled_dot_product_attention_math",
                                        "aten::_scaled_dot_product_flash_attention_for_cpu", "aten::_scaled_dot_product_fused_attention_overrideable"});
     add({{0, 1, 2, 3, 4}}, {"aten::_scaled_dot_product_flash_attention_for_cpu_backward"});
-    add({{0, 1, 2, 3}}, {"aten::_scaled_dot_product_fused_attention_overrideable_backward"});
+    add({{0, 1, 2, 3}, Results::kWanted, 5}, {"aten::_scaled_dot_product_fused_attention_overrideable_backward"});
     add({{0}}, {"aten::slice_scatter", "aten::select_scatter", "aten::diagonal_scatter", "aten::as_strided_scatter"});  // and PRG-4
     add({{0, 2}}, {"aten::masked_scatter"});
     add({{0}}, {"aten::index_put", "aten::_unsafe_index_put"});  // a mask's places may be given one number of another dtype
@@ -73,6 +76,7 @@ void check_dtypes(const NodeView& v) {
     for (size_t i : m->arguments) keeps(v.meta(i).dtype, "argument", i);
     for (uint32_t r = 0; r < v.results(); r++) {
       if (m->results == Results::kFirst && r > 0) break;
+      if (m->results == Results::kWanted && !v.mask(m->mask, r)) continue;
       if (m->results == Results::kBeforePlaces && r + 1 == v.results())
         require(v.result_meta(r).dtype == LAZYT_DTYPE_INT64, "places are of i64");
       else

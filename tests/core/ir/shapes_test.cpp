@@ -48,6 +48,16 @@ TEST(Shapes, TakesEveryProgramOfTheConformanceCorpus) {
   EXPECT_GT(count, 1000);
 }
 
+// They may be of any dims and dtype.
+TEST(Shapes, ResultsThatNobodyWantsAreNotLookedAt) {
+  auto graph = parse(
+      "program(%0: f64[2,4,3,3], %1: f64[2,3,5,5], %2: f64[4,3,3,3]) {\n"
+      "  %3, %4, %5 = aten::convolution_backward(%0, %1, %2, ints[4], ints[1,1], ints[0,0], ints[1,1], false, ints[0,0], 1, bools[true,true,false]) : "
+      "f64[2,3,5,5], f64[4,3,3,3], f32[0]\n  return %3, %4\n}");
+  ASSERT_TRUE(graph.ok()) << graph.status().to_string();
+  EXPECT_EQ(verify_shapes(graph.value()).to_string(), "OK");
+}
+
 struct Misfit {
   const char* inputs;
   const char* node;  // its results are %9, %10, ...

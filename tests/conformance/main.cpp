@@ -2,9 +2,12 @@
 #include <limits.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -92,6 +95,31 @@ std::string quoted(const std::string& s) {
              : "'" + s + "'";
 }
 
+// How far the run is, on standard error: one line that is written over on a terminal, else a line every ten seconds.
+class Progress {
+ public:
+  explicit Progress(size_t all) : all_(all) {}
+  ~Progress() {
+    if (terminal_) fmt::print(stderr, "\r\033[K");
+  }
+
+  void operator()(const Result& r, size_t settled) {
+    bad_.erase(r.name);
+    if (!r.good()) bad_.insert(r.name);
+    const auto now = std::chrono::steady_clock::now();
+    if (now - told_ < (terminal_ ? std::chrono::milliseconds(100) : std::chrono::seconds(10))) return;
+    told_ = now;
+    fmt::print(stderr, "{}{} of {} cases, {} not as wanted{}", terminal_ ? "\r\033[K" : "", settled, all_, bad_.size(),
+               terminal_ ? "" : "\n");
+  }
+
+ private:
+  const bool terminal_ = isatty(STDERR_FILENO);
+  const size_t all_;
+  std::set<std::string> bad_;
+  std::chrono::steady_clock::time_point told_ = std::chrono::steady_clock::now();
+};
+
 int report(const std::vector<Result>& results, const std::string& repeat, bool verbose) {
   size_t counts[6] = {}, expected = 0, unexpected = 0, bad = 0;
   for (const Result& r : results) {
@@ -103,6 +131,7 @@ int report(const std::vector<Result>& results, const std::string& repeat, bool v
     bad += !r.good();
     if (r.good()) {
       const bool passed = r.outcome == Outcome::kPass;
+      if (r.outcome == Outcome::kNotRun && interrupted()) continue;
       if (verbose || (!passed && !r.expected))
         fmt::print("{:<11} {}{}\n", r.expected ? "expected" : outcome_name(r.outcome), r.name,
                    r.expected ? ": " + r.reason
@@ -132,7 +161,7 @@ int report(const std::vector<Result>& results, const std::string& repeat, bool v
 int run(int argc, char** argv) {
   CLI::App app{
       "Tells of a plugin which numbered rules of the headers it breaks. Exit status: 0 it keeps them, 1 it "
-      "breaks some, 2 it could not be tested."};
+      "breaks some, 2 it could not be tested, 128 and a signal's number: interrupted, after telling of what has run."};
   std::string plugin, profile = "quick", filter = "*", json_file, junit_file, expected_file, not_run, cases;
   Options& o = options();
   o.artifacts = "conformance-failures";
@@ -212,7 +241,12 @@ int run(int argc, char** argv) {
   run_options.child = {this_program(), library, "--profile=" + profile, fmt::format("--seed={}", o.seed),
                        "--artifacts=" + o.artifacts};
   if (o.full) run_options.case_seconds *= 3;
-  std::vector<Result> results = run_cases(selected, run_options);
+  std::vector<Result> results;
+  {
+    Progress progress(selected.size());
+    run_options.on_result = [&](const Result& r, size_t settled) { progress(r, settled); };
+    results = run_cases(selected, run_options);
+  }
   if (!not_run.empty())
     for (Result& r : results)
       if (r.good() && r.outcome == Outcome::kPass) r.outcome = Outcome::kNotRun, r.detail = not_run;
@@ -221,6 +255,10 @@ int run(int argc, char** argv) {
   if (!json_file.empty()) std::ofstream(json_file) << to_json(results, library, o.seed);
   if (!junit_file.empty()) std::ofstream(junit_file) << to_junit(results, library);
   const int status = report(results, repeat, verbose);
+  if (const int number = interrupted()) {
+    fmt::print(stderr, "interrupted by {}: what is 'not run' has no result\n", strsignal(number));
+    return 128 + number;
+  }
   if (verdict && filter != "*") fmt::print(stderr, "no verdict: --filter left cases out\n");
   if (verdict && (filter != "*" || !write_verdict(library, o.full, results))) return status ? status : 1;
   return status;

@@ -293,7 +293,7 @@ static void register_case(OpCase c) {
   auto* kept = new OpCase(std::move(c));  // until the process ends
   all_cases().push_back({"Ops." + kept->name, {kept->text.find(" lazyt::") != std::string::npos ? "PRG-7" : "PRG-9"}});
   ::testing::RegisterTest("Ops", kept->name.c_str(), nullptr, nullptr, __FILE__, __LINE__,
-                          [kept]() -> Case* { return new OpTest(*kept); });
+                          [kept]() -> OpTest* { return new OpTest(*kept); });  // of its type, whose SetUpTestSuite it is
 }
 
 void register_op_cases() {

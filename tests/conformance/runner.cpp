@@ -3,12 +3,15 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <csignal>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <memory>
 
 #include <fmt/format.h>
@@ -101,6 +104,7 @@ std::unique_ptr<Child> start(const RunOptions& options, std::vector<std::string>
   child->pid = fork();
   if (child->pid == 0) {
     setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);  // not in the group that a terminal's signals reach
     dup2(reports[1], 200);
     dup2(output[1], 1);
     dup2(output[1], 2);
@@ -139,14 +143,35 @@ std::string tail(const std::string& text, size_t lines) {
   return text.substr(at ? at + 1 : 0);
 }
 
+volatile std::sig_atomic_t signal_came = 0;
+
+// While it lives, the first of a signal that asks to end is noted; the second has its usual effect.
+class NotedSignals {
+ public:
+  NotedSignals() {
+    struct sigaction noted{};
+    noted.sa_handler = [](int number) { signal_came = number; };
+    noted.sa_flags = static_cast<int>(SA_RESETHAND);
+    for (size_t i = 0; i < std::size(kSignals); i++) sigaction(kSignals[i], &noted, &before_[i]);
+  }
+  ~NotedSignals() {
+    for (size_t i = 0; i < std::size(kSignals); i++) sigaction(kSignals[i], &before_[i], nullptr);
+  }
+
+ private:
+  static constexpr int kSignals[] = {SIGINT, SIGTERM};
+  struct sigaction before_[std::size(kSignals)];
+};
+
 class Run {
  public:
   Run(const RunOptions& options, std::map<std::string, Result>& results)
       : options_(options), results_(results) {}
 
   void go(std::deque<std::vector<std::string>> batches) {
+    const NotedSignals noted;
     batches_ = std::move(batches);
-    while (!batches_.empty() || !alone_.empty() || !children_.empty()) {
+    while (!interrupted() && (!batches_.empty() || !alone_.empty() || !children_.empty())) {
       while (children_.size() < static_cast<size_t>(options_.jobs) &&
              (!batches_.empty() || !alone_.empty())) {
         const bool alone = batches_.empty();
@@ -169,6 +194,10 @@ class Run {
         else
           children_.erase(children_.begin() + static_cast<ptrdiff_t>(i));
       }
+    }
+    for (const auto& c : children_) {  // interrupted
+      kill(-c->pid, SIGKILL);
+      waitpid(c->pid, nullptr, 0);
     }
   }
 
@@ -235,6 +264,7 @@ class Run {
       r.detail += "\n  note: run alone it passes; it depends on what ran before";
       return;
     }
+    settled_ += r.outcome == Outcome::kNotRun;
     r.outcome = outcome;
     r.detail = detail;
     const Expectation* e = expectation(r.name);
@@ -242,6 +272,7 @@ class Run {
     r.unexpected = e && e->result != outcome_name(outcome) && outcome != Outcome::kUnsupported;
     r.reason = e ? e->reason : "";
     if (bad && !c.alone && !r.expected) alone_.push_back(r.name);
+    if (options_.on_result) options_.on_result(r, settled_);
   }
 
   const Expectation* expectation(const std::string& name) const {
@@ -255,6 +286,7 @@ class Run {
   std::deque<std::vector<std::string>> batches_;
   std::deque<std::string> alone_;
   std::vector<std::unique_ptr<Child>> children_;
+  size_t settled_ = 0;
 };
 
 }  // namespace
@@ -276,6 +308,8 @@ const char* outcome_name(Outcome outcome) {
   }
   return "?";
 }
+
+int interrupted() { return signal_came; }
 
 bool fits(const std::string& pattern, const std::string& name) {
   size_t p = 0, n = 0, star = std::string::npos, mark = 0;
@@ -303,6 +337,7 @@ std::vector<Result> run_cases(const std::vector<std::pair<std::string, std::vect
   for (const auto& [name, rules] : cases) {
     results[name].name = name;
     results[name].rules = rules;
+    results[name].detail = "interrupted";
     if (batches.empty() || batches.back().size() >= options.batch) batches.emplace_back();
     batches.back().push_back(name);
   }

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -14,7 +14,7 @@ const char* outcome_name(Outcome outcome);
 struct Result {
   std::string name;
   std::vector<std::string> rules;  // that the case can find broken
-  Outcome outcome = Outcome::kCrash;
+  Outcome outcome = Outcome::kNotRun;
   std::string detail;  // of a failure: findings; of unsupported and not run: the reason
   double seconds = 0;
   bool expected = false;    // the expectations name it and its outcome
@@ -37,12 +37,14 @@ struct RunOptions {
   int jobs = 1;
   size_t batch = 24;
   double case_seconds = 20;
-  bool verbose = false;
+  std::function<void(const Result&, size_t settled)> on_result;  // as it comes; again if a second run changed it
 };
 
-// In the order of names.
+// In the order of names. SIGINT and SIGTERM end the run, a second one the process: what had no result yet is kNotRun.
 std::vector<Result> run_cases(const std::vector<std::pair<std::string, std::vector<std::string>>>& cases,
                               const RunOptions& options);
+
+int interrupted();  // by which signal; 0: by none
 
 bool fits(const std::string& pattern, const std::string& name);  // '*' and '?'
 

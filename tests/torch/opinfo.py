@@ -21,6 +21,7 @@ import sys
 import time
 import tomllib
 import traceback
+import unittest.mock
 import warnings
 from collections import Counter
 from pathlib import Path
@@ -29,8 +30,13 @@ import lazyt
 import torch
 from distribution import cuts_matter, distributions_differ, draws
 from program_judge import Jitter, within_roundings
-from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
+
+# Items run in forked children, where CUDA does not work if the parent asked for it, as PyTorch's tests do when imported,
+# by themselves and by numba.
+os.environ.setdefault("NUMBA_DISABLE_CUDA", "1")
+with unittest.mock.patch("torch.cuda.is_available", return_value=False):
+    from torch.testing._internal.common_methods_invocations import op_db
 
 DTYPES = {n: getattr(torch, n) for n in ("float32", "int64", "bool", "bfloat16", "float16", "complex64", "float64")}
 CATEGORIES = [*DTYPES, "backward", "gradgrad", "inplace", "out", "errors"]

@@ -42,6 +42,9 @@ Stack on_meta(c10::ArrayRef<c10::IValue> args) {
 
 constexpr int kIdentity = 2;  // a fill: matrices that can be inverted
 
+// What operands are filled with at first. PyTorch before 2.13 lets LAPACK follow pivots of zero out of memory.
+int first_fill(const TorchOp& op) { return op.op.name == "aten::linalg_ldl_solve" ? 1 : 0; }
+
 // Operands that share a storage share one here, too, so that eager's kernel sees what overlaps; one that occurs twice is
 // one: without elements, it overlaps itself and nothing else.
 Stack on_cpu(c10::ArrayRef<c10::IValue> args, int fill) {
@@ -215,7 +218,7 @@ std::optional<Answer> probe_as_given(const TorchOp& op, c10::ArrayRef<c10::IValu
     // What zeros and ones both raise is about shapes and dtypes; a singular matrix is about zeros.
     std::exception_ptr said;
     bool singular = false;
-    for (int fill : {0, 1, kIdentity}) {
+    for (int fill = first_fill(op); fill <= kIdentity; fill++) {
       if (fill == kIdentity && !singular) break;
       try {
         return ask_eager(op, args, fill);
@@ -243,7 +246,7 @@ std::optional<Answer> probe_as_given(const TorchOp& op, c10::ArrayRef<c10::IValu
     if (is_custom(op)) return std::nullopt;  // none, or one that refuses: on the host the operator says why
     // Meta kernels that are written in Python word errors in their own way, and refuse a few calls that eager takes.
     if (eager_first || op.op.random || bytes > kMostBytesForWords || writes_past_results(op, args)) throw;
-    return ask_eager(op, args, 0);
+    return ask_eager(op, args, first_fill(op));
   }
 }
 

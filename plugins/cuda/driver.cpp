@@ -121,15 +121,40 @@ void count_devices(Libraries& out) {
   }
 }
 
+// A GPU that NVRTC compiles nothing for is no device; what is behind it neither, so that indices stay the driver's.
+void leave_out_older_devices(Libraries& out) {
+  int count = 0;
+  if (out.rtc.nvrtcGetNumSupportedArchs(&count) != NVRTC_SUCCESS || count == 0) return;
+  std::vector<int> known(static_cast<size_t>(count));
+  if (out.rtc.nvrtcGetSupportedArchs(known.data()) != NVRTC_SUCCESS) return;
+  const int oldest = *std::min_element(known.begin(), known.end());
+  for (int i = 0; i < out.device_count; ++i) {
+    CUdevice device = 0;
+    int major = 0, minor = 0;
+    if (out.cu.cuDeviceGet(&device, i) != CUDA_SUCCESS ||
+        out.cu.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device) != CUDA_SUCCESS ||
+        out.cu.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device) != CUDA_SUCCESS)
+      return;  // told where the device is used
+    if (major * 10 + minor >= oldest) continue;
+    out.device_count = i;
+    if (i == 0)
+      out.why_none = "GPU 0 is sm_" + std::to_string(major * 10 + minor) + ", " + out.nvrtc.describe() + " compiles for sm_" +
+                     std::to_string(oldest) +
+                     " and later: install an older one (pip install nvidia-cuda-nvrtc-cu12), or put a newer GPU first by CUDA_VISIBLE_DEVICES";
+    return;
+  }
+}
+
 }  // namespace
 
 const Libraries& libraries() {
   static const Libraries& loaded = *[] {
     auto* out = new Libraries;
     load_driver(*out);
-    load_nvrtc(*out);
+    // Libraries are large: not for nothing.
+    if (out->driver) load_nvrtc(*out);
     count_devices(*out);
-    // Large: not for nothing.
+    if (out->device_count) leave_out_older_devices(*out);
     if (out->device_count) load_cublaslt(*out), load_cudnn(*out);
     return out;
   }();

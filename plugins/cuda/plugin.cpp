@@ -36,7 +36,7 @@ lazyt_status_t* info(lazyt_plugin_info_t* out_info) {
     out_info->description = to_c("CUDA driver, NVRTC, cuBLASLt and cuDNN: NVIDIA GPUs");
     out_info->vendor = to_c("lazyt");
     out_info->why_none = to_c(libraries().why_none);
-    out_info->score = -50;  // only by its name, until it has run on a GPU
+    out_info->score = 100;
   });
 }
 

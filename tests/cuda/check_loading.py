@@ -81,6 +81,9 @@ class Loading(unittest.TestCase):
         said = "does not start: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH: system has unsupported display driver"
         self.refused(said, **whole(LAZYT_FAKE_CUDA="init=803"))
 
+    def test_a_gpu_that_nvrtc_does_not_know_any_more(self):
+        self.refused("GPU 0 is sm_30, NVRTC 13.0", "compiles for sm_", **whole(LAZYT_FAKE_CUDA="capability=30"))
+
     @unittest.skipIf(HAS_TOOLKIT, "this machine has a toolkit")
     def test_without_nvrtc(self):
         self.refused("NVRTC: not found (", "it compiles the kernels", LAZYT_CUDA_DRIVER=DRIVER)

@@ -42,11 +42,10 @@ print(':'.join([own, *(p for p in sys.path if p.endswith(('site-packages', 'dist
 fi
 
 # In the order of what they say, with the seconds that each may take: half an hour down to `models`.
-declare -A limits=([machine]=40 [build]=540 [loading]=40 [tutorial]=120 [conformance]=150 [steps]=220 [operators]=360
-  [dlpack]=60 [backends]=420 [graphs]=120 [programs]=150 [tutorial_ts]=90 [memcheck]=200 [models]=150 [compile]=240 [opinfo_forward]=300 [racecheck]=200
-  [opinfo_backward]=300)
-stages=(machine build loading tutorial conformance steps operators dlpack graphs programs tutorial_ts memcheck models
-  backends compile opinfo_forward racecheck opinfo_backward)
+declare -A limits=([machine]=40 [build]=540 [loading]=40 [tutorial]=120 [conformance]=150 [steps]=220 [operators]=120
+  [dlpack]=60 [backends]=420 [graphs]=120 [programs]=150 [tutorial_ts]=90 [memcheck]=200 [models]=150 [compile]=240 [opinfo]=240 [racecheck]=120)
+stages=(machine build loading tutorial conformance steps operators opinfo dlpack graphs programs tutorial_ts racecheck memcheck models
+  backends compile)
 
 # ---- what each stage runs; every line goes through `run`, so that --dry-run can show it
 
@@ -99,8 +98,7 @@ stage_backends() {
   "$py" -c 'import xdist' 2>/dev/null && workers='-n 16'
   on_cuda "$py" -m pytest -v $workers --tb=short --timeout 120 -p no:cacheprovider tests/backends
 }
-stage_opinfo_forward() { on_cuda "$py" tests/torch/opinfo.py --every 7 --samples 4 --jobs 8 --category float32 --category float16 --category bfloat16 --category int64 --category bool --results "$kept/opinfo_forward.jsonl"; }
-stage_opinfo_backward() { on_cuda "$py" tests/torch/opinfo.py --every 7 --samples 4 --jobs 8 --category backward --category inplace --category out --results "$kept/opinfo_backward.jsonl"; }
+stage_opinfo() { on_cuda "$py" tests/torch/opinfo.py --samples 2 --jobs 16 --limit 40 --results "$kept/opinfo.jsonl"; }
 
 stage_tutorial() { # no operator may leave the device
   for fallback in deny allow; do
@@ -121,11 +119,12 @@ stage_graphs() { # the same losses with and without, and without the driver's po
   done
 }
 
-# A hundred times slower: the areas in which memory is handed about, and one case of each operator's kind. Calls of the
-# driver that fail are no errors here: some cases ask for more memory than there is.
-small='Execute.*:Donation.*:Buffer.*:Lifecycle.*:Ops.pointwise*:Ops.reductions*:Ops.softmax*'
-stage_memcheck() { run compute-sanitizer --tool memcheck --report-api-errors no --error-exitcode 9 --target-processes all "$venv/bin/lazyt" conformance cuda --profile quick --filter "$small" --timeout 300; }
-stage_racecheck() { run compute-sanitizer --tool racecheck --error-exitcode 9 --target-processes all "$venv/bin/lazyt" conformance cuda --profile quick --filter 'Ops.reductions*:Ops.softmax*' --timeout 300; }
+# Our own kernels: with the libraries' their modules are watched, too, for minutes. Calls of the driver that fail are no errors
+# here: some cases ask for more memory than there is. racecheck: what shares memory between the threads of a block.
+sharing='Ops.attention_*:Ops.contractions_*:Ops.functions_*:Ops.normalizations_*:Ops.products_*:Ops.reductions_*:Ops.totals_*:Ops.losses_*:Ops.windows_*:Ops.pooling_*:Ops.*sort*:Ops.chains_*'
+watched() { run env LAZYT_CUDA_LIBRARIES=off compute-sanitizer --tool "$1" --report-api-errors no --error-exitcode 9 --target-processes all "$venv/bin/lazyt" conformance cuda --profile quick --jobs 8 --timeout 60 --filter "$2"; }
+stage_memcheck() { watched memcheck 'Execute.*:Donation.*:Buffer.*:Lifecycle.*:Ops.*'; }
+stage_racecheck() { watched racecheck "$sharing"; }
 
 stage_models() { on_cuda "$py" bench/models.py --check; }
 # Steps per second beside eager on the same GPU; beside torch.compile, which compiles for minutes.
@@ -178,8 +177,8 @@ in_stage() { (
 run_stage() {
   local name=$1 limit=$2 begin=$SECONDS status=0
   echo "== $name"
-  export -f run in_stage on_cuda check_files installed "stage_$name"
-  export dry python py venv build kept root small areas
+  export -f run in_stage on_cuda watched check_files installed "stage_$name"
+  export dry python py venv build kept root sharing areas
   timeout --kill-after 10 "$limit" bash -c "in_stage $name" >"$kept/$name.log" 2>&1 </dev/null || status=$?
   local seconds=$((SECONDS - begin)) said="failed ($status)"
   [ $status -eq 0 ] && said=passed

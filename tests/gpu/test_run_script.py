@@ -46,13 +46,13 @@ def test_a_dry_run_tells_what_is_not_there():
     broken = SCRIPT.with_name("broken_run.sh")
     try:
         broken.write_text(
-            SCRIPT.read_text().replace("--every 7", "--evry 7").replace("safety.py", "safty.py")
+            SCRIPT.read_text().replace("--samples 2", "--smples 2").replace("safety.py", "safty.py")
         )
         done = run("--dry-run", script=broken)
     finally:
         broken.unlink()
     assert done.returncode == 1
-    assert "tests/torch/opinfo.py has no option --evry" in done.stdout
+    assert "tests/torch/opinfo.py has no option --smples" in done.stdout
     assert "examples/safty.py: is not there" in done.stdout
 
 
@@ -89,7 +89,7 @@ def test_stages_take_half_an_hour_down_to_what_a_session_can_do_without():
 
 def test_a_budget_leaves_stages_for_the_next_call_which_needs_no_files_of_the_last(machine):
     both = ("loading", "operators")
-    done, report = machine("--budget", "200", *both, says="exit 0", out="first")
+    done, report = machine("--budget", "120", *both, says="exit 0", out="first")
     assert done.returncode == 3
     assert "| loading | passed |" in report and "| operators | not run |" in report
     assert "the budget does not suffice for: operators" in done.stdout

@@ -90,12 +90,6 @@ Target target_of(int capability) {
   int best = 0;
   for (int k : known)
     if (k <= capability) best = std::max(best, k);
-  if (best == 0)
-    throw Error(LAZYT_CODE_FAILED_PRECONDITION,
-                "cuda: " + libraries().nvrtc.describe() + " compiles for sm_" +
-                    std::to_string(known.empty() ? 0 : *std::min_element(known.begin(), known.end())) +
-                    " and later, the GPU is sm_" + std::to_string(capability) +
-                    ": install an older NVRTC (pip install nvidia-cuda-nvrtc-cu12)");
   // Machine code runs on later minors of its major only.
   return {best, best / 10 == capability / 10};
 }

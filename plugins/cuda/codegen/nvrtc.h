@@ -16,7 +16,7 @@ struct Target {
   std::string option() const;
 };
 
-// For a GPU of this capability. Throws FAILED_PRECONDITION where the NVRTC at hand is too new for it.
+// For a GPU of this capability. REQUIRES: one that the NVRTC at hand compiles for, as that of each device is.
 Target target_of(int capability);
 
 // Everything but the texts that decides what compile_kernels gives: versions, options, the prelude.

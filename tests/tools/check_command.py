@@ -9,6 +9,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -222,6 +223,20 @@ class Conformance(unittest.TestCase):
         self.assertIn("UNEXPECTED pass Library.HandshakeAnswers", done.stdout)
         done = expecting(self.CASE, "crash")
         self.assertIn(f"UNEXPECTED fail {self.CASE}", done.stdout)
+
+    def test_an_interrupted_run_tells_what_it_has_seen(self):
+        with tempfile.TemporaryDirectory() as folder:
+            xml = Path(folder) / "results.xml"
+            command = [COMMAND, "conformance", self.MUTANT, "--junit", str(xml), "--artifacts", folder]
+            running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            with self.assertRaises(subprocess.TimeoutExpired):
+                running.wait(1)  # all of it takes ten times as long
+            running.send_signal(signal.SIGINT)
+            said, complaint = running.communicate(timeout=20)
+            self.assertEqual(running.returncode, 128 + signal.SIGINT, said)
+            self.assertRegex(said, r"\d+ cases: .*, [1-9]\d* not run\n$")
+            self.assertIn("interrupted by Interrupt", complaint)
+            self.assertIn('<skipped message="interrupted"/>', xml.read_text())
 
     def test_what_passes_on_stand_ins_is_not_run(self):
         with tempfile.TemporaryDirectory() as folder:

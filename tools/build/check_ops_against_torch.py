@@ -98,7 +98,7 @@ INTO = {
 }
 
 
-def try_into(op: Op, function, dtypes) -> list[str] | None:
+def try_into(op: Op, function, dtypes) -> list[str]:
     self, src, where = INTO[op.name]
     result = function(torch.ones(self, dtype=dtypes[0]), torch.ones(src, dtype=dtypes[1]), **where)
     return [] if result.dtype == dtypes[0] else [f"{op.full_name}: {dtypes} give {result.dtype}"]

@@ -5,7 +5,7 @@
 #include <bit>
 
 #include "amx.h"
-#include "rows.h"
+#include "products.h"
 #include "team.h"
 
 #if defined(__x86_64__) && defined(__linux__)
@@ -232,7 +232,7 @@ void multiply(const Tiles& tiles, int64_t blocks, const SplitBlock* left, const 
 }
 void multiply(const Tiles&, int64_t blocks, const PlainBlock* left, const PlainBlock* right, float* out) {
   for (int64_t i = 0; i < blocks; ++i)
-    rows().tile<float>().gemm(kSide, kSide, kSide, 1, left[i].rows[0], kSide, right[i].rows[0], out, kSide, i > 0);
+    products().tile<float>().gemm(kSide, kSide, kSide, 1, left[i].rows[0], kSide, right[i].rows[0], out, kSide, i > 0);
 }
 
 // False: the operands are not in range; c holds nothing of use.

@@ -7,6 +7,7 @@
 
 #include "amx.h"
 #include "elements.h"
+#include "products.h"
 #include "rows.h"
 
 namespace lazyt::onednn {
@@ -170,7 +171,7 @@ void pack_turned(C* out, const C* in, int64_t in_row, int64_t rows, int64_t colu
 // out[m x n] (+)= alpha * a[m x k] * b[k x n]
 template <class C>
 void multiply(int64_t m, int64_t n, int64_t k, C alpha, const C* a, int64_t lda, const Panels<C>& b, C* out, int64_t ldo, bool accumulate) {
-  const TileGemm<C> gemm = rows().tile<C>().gemm;
+  const TileGemm<C> gemm = products().tile<C>().gemm;
   for (int64_t j = 0; j < n; j += kPanel<C>)
     gemm(m, std::min(kPanel<C>, n - j), k, alpha, a, lda, b.data + j / kPanel<C> * b.stride, out + j, ldo, accumulate);
 }
@@ -181,7 +182,7 @@ void add_outer(int64_t m, int64_t n, int64_t k, const C* a, int64_t lda, const C
   for (int64_t j = 0; j < n; j += kPanel<C>) {
     const int64_t width = std::min(kPanel<C>, n - j);
     pack(panel, b + j, ldb, k, width);
-    rows().tile<C>().gemm_turned(m, width, k, C(1), a, lda, panel, out + j, ldo, true);
+    products().tile<C>().gemm_turned(m, width, k, C(1), a, lda, panel, out + j, ldo, true);
   }
 }
 
@@ -263,7 +264,7 @@ void add_forward_by_tiles(Builder& b, const lazyt_node_t& node, const Signature&
   const Tensor k_pairs = b.scratch(LAZYT_DTYPE_INT32, {key_heads, e / 2, s}), v_pairs = b.scratch(LAZYT_DTYPE_INT32, {key_heads, s / 2, ev});
   b.add("attention", p.reads(), {out.storage, sums.storage, k_pairs.storage, v_pairs.storage},
         [=](const Frame& frame) {
-          const TileKernels<float>& tile = rows().tile<float>();
+          const TileKernels<float>& tile = products().tile<float>();
           uint32_t *ks = frame.at<uint32_t>(k_pairs), *vs = frame.at<uint32_t>(v_pairs);
           BFloat16* y = frame.at<BFloat16>(out);
           float* lse = frame.at<float>(sums);
@@ -329,7 +330,7 @@ void add_forward(Builder& b, const lazyt_node_t& node, const Signature& at, bool
     const Packed<C> keys(b, p, few ? 0 : p.e, p.s), values(b, p, few ? 0 : p.s, p.ev);
     b.add("attention", p.reads(), {out.storage, sums.storage, keys.all.storage, values.all.storage},
           [=, sums = Place(sums)](const Frame& frame) {
-            const TileKernels<C>& tile = rows().tile<C>();
+            const TileKernels<C>& tile = products().tile<C>();
             C *y = frame.at<C>(out), *lse = frame.at<C>(sums);
             const C alpha = static_cast<C>(p.factor(frame));
             if (!few)
@@ -405,7 +406,7 @@ void lower_backward_by_tiles(Builder& b, const lazyt_node_t& node) {
   const Tensor dks = b.scratch(LAZYT_DTYPE_FLOAT32, {key_heads, s, e}), dvs = b.scratch(LAZYT_DTYPE_FLOAT32, {key_heads, s, ev});
   b.add("attention_backward", p.reads({grad.storage, out.storage, sums.storage}),
         {gq.storage, gk.storage, gv.storage, k_pairs.storage, v_pairs.storage, k_rows.storage, dks.storage, dvs.storage}, [=](const Frame& frame) {
-          const TileKernels<float>& tile = rows().tile<float>();
+          const TileKernels<float>& tile = products().tile<float>();
           const RowKernels<BFloat16>& halves = rows().bf16;
           const float alpha = static_cast<float>(p.factor(frame));
           const int64_t q_row = Problem::row(p.q), k_row = Problem::row(p.k), g_row = Problem::row(grad), o_row = Problem::row(out);
@@ -502,7 +503,7 @@ void lower_flash_backward(Builder& b, const lazyt_node_t& node) {
     b.add("attention_backward",
           p.reads({grad.storage, out.storage, sums.storage}),
           {gq.storage, gk.storage, gv.storage, keys.all.storage, values.all.storage, key_rows.all.storage}, [=](const Frame& frame) {
-            const TileKernels<C>& tile = rows().tile<C>();
+            const TileKernels<C>& tile = products().tile<C>();
             const C alpha = static_cast<C>(p.factor(frame));
             pack_heads<C>(frame, p, [&](int64_t head, const C* k, const C* v) {
               pack_turned(keys.begin(frame, head), k, Problem::row(p.k), p.s, p.e);

@@ -8,6 +8,7 @@
 
 #include "clones.h"
 #include "floats.h"
+#include "products.h"
 #include "rows.h"
 
 namespace lazyt::onednn {
@@ -261,7 +262,7 @@ size_t gemm_scratch(lazyt_dtype_t dtype, const Gemm& g, int threads) {
 }
 
 void gemm(lazyt_dtype_t dtype, const Gemm& g, int threads, std::byte* scratch) {
-  const Rows& kernels = rows();
+  const Products& kernels = products();
   switch (dtype) {  // products wrap alike, signed or not
     case LAZYT_DTYPE_FLOAT64: return run<double>(g, threads, {kernels.tile_f64.gemm, kernels.tile_f64.gemm_turned}, scratch);
     case LAZYT_DTYPE_INT64: return run<uint64_t>(g, threads, {kernels.gemm_u64, nullptr}, scratch);
@@ -273,7 +274,7 @@ void gemm(lazyt_dtype_t dtype, const Gemm& g, int threads, std::byte* scratch) {
 
 void begin_block(const Gemm& g, float beta, const float* addend, float* c, int64_t rows, int64_t width) { begin(g, beta, addend, c, rows, width); }
 
-void gemm_pairs(const Gemm& g, int threads) { run<uint32_t>(g, threads, {rows().gemm_pairs, nullptr}, nullptr); }
+void gemm_pairs(const Gemm& g, int threads) { run<uint32_t>(g, threads, {products().gemm_pairs, nullptr}, nullptr); }
 
 void gemvs(const Gemv& g, const Vectors& vectors, int threads) { run<float>(g, threads, rows().f32.dots, columns_f32, vectors); }
 

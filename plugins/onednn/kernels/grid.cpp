@@ -4,7 +4,7 @@
 
 #include "../ops.h"
 #include "elements.h"
-#include "rows.h"
+#include "products.h"
 
 namespace lazyt::onednn {
 namespace {
@@ -187,7 +187,7 @@ LAZYT_GRID(double)
 template <class C>
 void sample_at(C* y, const Corners<C>& at, const C* plane, int64_t n) {
   if (!gathers) return sample_of(y, at, plane, n);
-  rows().gather_four<C>()(y, at.offset[0], at.inside[0], at.share[0], kPoints, plane, n);
+  products().gather_four<C>()(y, at.offset[0], at.inside[0], at.share[0], kPoints, plane, n);
 }
 
 // args from `first`: input, grid, interpolation_mode, padding_mode, align_corners. Halves are computed as f32.

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "rows.h"
+#include "products.h"
 #include "team.h"
 
 namespace lazyt::onednn {
@@ -31,14 +31,14 @@ struct Shape {
 
   Shape(int64_t n, int64_t k)
       : depth(piece(k, kDepth)),
-        columns(std::min(kBlockColumns, rounded(n, rows().strip.columns))),
+        columns(std::min(kBlockColumns, rounded(n, products().strip.columns))),
         left(rounded(kRows * depth + kStripSlack, 16)),
         right(rounded(columns * depth, 16)) {}
 };
 
 // `some` columns to panels, depth * columns elements each, one after the other; what the last lacks is zeros.
 void pack_panels(const Matrix& b, const float* from, int64_t depth, int64_t some, float* to) {
-  const int64_t columns = rows().strip.columns;
+  const int64_t columns = products().strip.columns;
   const auto panel = [&](int64_t j) { return to + j * depth; };
   if (const int64_t last = some / columns * columns; last < some) std::fill_n(panel(last), depth * columns, 0.0f);
   if (b.column_stride != 1) {
@@ -63,7 +63,7 @@ void pack_strips(const Matrix& a, const float* from, int64_t some, int64_t depth
     const float* strip = from + i * a.row_stride;
     float* out = to + i * depth;
     if (a.column_stride == 1) {
-      rows().strip.pack(out, strip, a.row_stride, static_cast<int>(count), depth);
+      products().strip.pack(out, strip, a.row_stride, static_cast<int>(count), depth);
     } else {
       for (int64_t p = 0; p < depth; ++p) std::copy_n(strip + p * a.column_stride, count, out + p * count);
     }
@@ -75,7 +75,7 @@ template <class F>
 void each_block(const Shape& shape, int64_t n, int64_t k, F&& f) {
   for (int64_t n0 = 0; n0 < n; n0 += shape.columns) {
     const int64_t width = std::min(shape.columns, n - n0);
-    for (int64_t k0 = 0; k0 < k; k0 += shape.depth) f(n0, k0, width, std::min(shape.depth, k - k0), n0 * k + k0 * rounded(width, rows().strip.columns));
+    for (int64_t k0 = 0; k0 < k; k0 += shape.depth) f(n0, k0, width, std::min(shape.depth, k - k0), n0 * k + k0 * rounded(width, products().strip.columns));
   }
 }
 
@@ -84,7 +84,7 @@ void multiply(const Gemm& g, int64_t batch, const float* packed, const Team& tea
   const auto at = [batch](const Matrix& m, int64_t row, int64_t column) {
     return static_cast<const float*>(m.data) + batch * m.batch_stride + row * m.row_stride + column * m.column_stride;
   };
-  const Strip& strip = rows().strip;
+  const Strip& strip = products().strip;
   const Shape shape(g.n, g.k);
   float* const c = static_cast<float*>(g.c) + batch * g.m * g.n;
   float* const left = scratch + shape.right + team.rank * shape.left;
@@ -153,7 +153,7 @@ size_t packed_scratch(int64_t batch, int64_t n, int64_t k, int threads) {
   return static_cast<size_t>(std::max(alone, together)) * sizeof(float);
 }
 
-int64_t packed_right_size(int64_t n, int64_t k) { return rounded(n, rows().strip.columns) * k; }
+int64_t packed_right_size(int64_t n, int64_t k) { return rounded(n, products().strip.columns) * k; }
 
 void pack_right(const Matrix& b, int64_t n, int64_t k, float* to) {
   each_block(Shape(n, k), n, k, [&](int64_t n0, int64_t k0, int64_t width, int64_t depth, int64_t place) {
@@ -162,7 +162,7 @@ void pack_right(const Matrix& b, int64_t n, int64_t k, float* to) {
 }
 
 void unpack_right(const float* from, int64_t n, int64_t k, int64_t row_stride, int64_t column_stride, float* to) {
-  const int64_t columns = rows().strip.columns;
+  const int64_t columns = products().strip.columns;
   each_block(Shape(n, k), n, k, [&](int64_t n0, int64_t k0, int64_t width, int64_t depth, int64_t place) {
     for (int64_t j = 0; j < width; j += columns) {
       const float* panel = from + place + j * depth;

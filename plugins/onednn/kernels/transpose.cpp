@@ -4,7 +4,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "rows.h"
+#include "products.h"
 
 namespace lazyt::onednn {
 namespace {

@@ -153,8 +153,8 @@ struct PointwiseRules {
   }
   // By a tensor of halves PyTorch divides in them: each step is rounded, so that a quotient just below a whole number may reach it.
   static Reg div_mode(const Context& c) {
+    if (c.none(2)) return div(c);
     const Reg a = held(c, 0), b = c.in(1, c.type());
-    if (c.none(2)) return c.k.op(Op::kDiv, a, b);
     const bool floors = c.program.string(c.arg(2)) == "floor";
     const lazyt_dtype_t dtype = c.result().dtype;
     const bool in_halves = (dtype == LAZYT_DTYPE_FLOAT16 || dtype == LAZYT_DTYPE_BFLOAT16) && c.is_tensor(1) && c.count(1) != 1;

@@ -238,14 +238,24 @@ def test_an_index_out_of_range_is_an_error_that_names_it():
         F.embedding(index, table).cpu()
 
 
-@of_onednn
-def test_the_default_backend_is_this_one():
+def default_backend(**environment: str) -> str:
     import subprocess
     import sys
 
-    env = {k: v for k, v in os.environ.items() if k != "LAZYT_BACKEND"}
+    env = {k: v for k, v in os.environ.items() if k != "LAZYT_BACKEND"} | environment
     out = subprocess.run([sys.executable, "-c", "import lazyt; print(lazyt.backend()['name'])"], env=env, capture_output=True, text=True)
-    assert out.stdout.strip() == "onednn", out.stderr
+    assert out.returncode == 0, out.stderr
+    return out.stdout.strip()
+
+
+@of_onednn
+def test_without_a_gpu_the_default_backend_is_this_one():
+    assert default_backend(LAZYT_CUDA_DRIVER="/nonexistent/libcuda.so") == "onednn"
+
+
+@pytest.mark.skipif(os.environ.get("LAZYT_BACKEND") != "cuda", reason="of the CUDA plugin alone")
+def test_with_a_gpu_the_default_backend_is_this_one():
+    assert default_backend() == "cuda"
 
 
 @of_onednn

@@ -2,11 +2,9 @@
 #include "products.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <type_traits>
 
-#include "prefetch.h"
 #include "vectors.h"
 
 namespace lazyt::onednn {

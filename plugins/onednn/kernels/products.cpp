@@ -284,8 +284,6 @@ constexpr Products kProducts = {tile_kernels<float>(), tile_kernels<double>(),
 
 }  // namespace
 
-#define CONCAT_(a, b) a##b
-#define CONCAT(a, b) CONCAT_(a, b)
-const Products& CONCAT(products_, LAZYT_ISA)() { return kProducts; }
+const Products& LAZYT_OF_ISA(products_)() { return kProducts; }
 
 }  // namespace lazyt::onednn

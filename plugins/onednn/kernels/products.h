@@ -3,10 +3,9 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
 #include <type_traits>
 
-#include "vm.h"
+#include "isa.h"
 
 namespace lazyt::onednn {
 
@@ -96,11 +95,10 @@ const Products& products_avx512();
 
 inline const Products& products() {
 #ifdef __x86_64__
-  const std::string_view isa = vm::table().name;
-  if (isa == "avx512") return products_avx512();
-  if (isa == "avx2") return products_avx2();
-#endif
+  return of_this_cpu<Products>(products_portable, products_avx2, products_avx512);
+#else
   return products_portable();
+#endif
 }
 
 // Of elements of 4 or 8 bytes.

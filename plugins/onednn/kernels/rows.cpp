@@ -694,8 +694,6 @@ constexpr Rows kRows = {row_kernels<float>(), row_kernels<double>(), row_kernels
 
 }  // namespace
 
-#define CONCAT_(a, b) a##b
-#define CONCAT(a, b) CONCAT_(a, b)
-const Rows& CONCAT(rows_, LAZYT_ISA)() { return kRows; }
+const Rows& LAZYT_OF_ISA(rows_)() { return kRows; }
 
 }  // namespace lazyt::onednn

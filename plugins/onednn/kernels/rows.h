@@ -7,10 +7,9 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
 
 #include "floats.h"
-#include "vm.h"
+#include "isa.h"
 
 namespace lazyt::onednn {
 
@@ -113,11 +112,10 @@ const Rows& rows_avx512();
 
 inline const Rows& rows() {
 #ifdef __x86_64__
-  const std::string_view isa = vm::table().name;
-  if (isa == "avx512") return rows_avx512();
-  if (isa == "avx2") return rows_avx2();
-#endif
+  return of_this_cpu<Rows>(rows_portable, rows_avx2, rows_avx512);
+#else
   return rows_portable();
+#endif
 }
 
 }  // namespace lazyt::onednn

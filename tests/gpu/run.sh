@@ -122,9 +122,13 @@ stage_graphs() { # the same losses with and without, and without the driver's po
 # Our own kernels: with the libraries' their modules are watched, too, for minutes. Calls of the driver that fail are no errors
 # here: some cases ask for more memory than there is. racecheck: what shares memory between the threads of a block.
 sharing='Ops.attention_*:Ops.contractions_*:Ops.functions_*:Ops.normalizations_*:Ops.products_*:Ops.reductions_*:Ops.totals_*:Ops.losses_*:Ops.windows_*:Ops.pooling_*:Ops.*sort*:Ops.chains_*'
-watched() { run env LAZYT_CUDA_LIBRARIES=off compute-sanitizer --tool "$1" --report-api-errors no --error-exitcode 9 --target-processes all "$venv/bin/lazyt" conformance cuda --profile quick --jobs 8 --timeout 60 --filter "$2"; }
-stage_memcheck() { watched memcheck 'Execute.*:Donation.*:Buffer.*:Lifecycle.*:Ops.*'; }
-stage_racecheck() { watched racecheck "$sharing"; }
+watched() { # the cases, then the tool and its own options
+  local cases=$1
+  shift
+  run env LAZYT_CUDA_LIBRARIES=off compute-sanitizer --tool "$@" --error-exitcode 9 --target-processes all "$venv/bin/lazyt" conformance cuda --profile quick --jobs 8 --timeout 60 --filter "$cases"
+}
+stage_memcheck() { watched 'Execute.*:Donation.*:Buffer.*:Lifecycle.*:Ops.*' memcheck --report-api-errors no; }
+stage_racecheck() { watched "$sharing" racecheck; }
 
 stage_models() { on_cuda "$py" bench/models.py --check; }
 # Steps per second beside eager on the same GPU; beside torch.compile, which compiles for minutes.

@@ -53,8 +53,13 @@ void load_nvrtc(Libraries& out) {
   out.nvrtc = open_of_toolkit(out.driver_version, "NVRTC", "nvrtc", "libnvrtc.so", "cuda_nvrtc");
   if (!out.nvrtc) return;
   LAZYT_CUDA_NVRTC_FUNCTIONS(LAZYT_CUDA_LOAD_NVRTC)
-  if (!out.nvrtc || out.rtc.nvrtcVersion(&out.nvrtc_major, &out.nvrtc_minor) != NVRTC_SUCCESS) return;
-  out.nvrtc.version = std::to_string(out.nvrtc_major) + "." + std::to_string(out.nvrtc_minor);
+  if (!out.nvrtc) return;
+  if (out.rtc.nvrtcVersion(&out.nvrtc_major, &out.nvrtc_minor) == NVRTC_SUCCESS)
+    out.nvrtc.version = std::to_string(out.nvrtc_major) + "." + std::to_string(out.nvrtc_minor);
+  int count = 0;
+  if (out.rtc.nvrtcGetNumSupportedArchs(&count) == NVRTC_SUCCESS) out.architectures.resize(static_cast<size_t>(count));
+  if (count == 0 || out.rtc.nvrtcGetSupportedArchs(out.architectures.data()) != NVRTC_SUCCESS)
+    out.nvrtc.missing = out.nvrtc.path + " does not say what GPUs it compiles for";
 }
 
 // Whether the user wants none of the libraries that compute.
@@ -123,11 +128,7 @@ void count_devices(Libraries& out) {
 
 // A GPU that NVRTC compiles nothing for is no device; what is behind it neither, so that indices stay the driver's.
 void leave_out_older_devices(Libraries& out) {
-  int count = 0;
-  if (out.rtc.nvrtcGetNumSupportedArchs(&count) != NVRTC_SUCCESS || count == 0) return;
-  std::vector<int> known(static_cast<size_t>(count));
-  if (out.rtc.nvrtcGetSupportedArchs(known.data()) != NVRTC_SUCCESS) return;
-  const int oldest = *std::min_element(known.begin(), known.end());
+  const int oldest = *std::min_element(out.architectures.begin(), out.architectures.end());
   for (int i = 0; i < out.device_count; ++i) {
     CUdevice device = 0;
     int major = 0, minor = 0;

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "cublaslt.h"
 #include "cudnn.h"
@@ -58,6 +59,7 @@ struct Libraries {
   CudnnApi dnn;                         // REQUIRES: cudnn
   int driver_version = 0;               // 13000 = CUDA 13.0
   int nvrtc_major = 0, nvrtc_minor = 0;
+  std::vector<int> architectures;       // that NVRTC compiles for: 75, 80, ...; REQUIRES: nvrtc, not empty then
   int device_count = 0;
   std::string why_none;                 // why device_count is 0; empty if it is not
 };

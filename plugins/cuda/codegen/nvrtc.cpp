@@ -83,12 +83,8 @@ std::string Target::option() const {
 }
 
 Target target_of(int capability) {
-  int count = 0;
-  check_rtc(rtc().nvrtcGetNumSupportedArchs(&count), "nvrtcGetNumSupportedArchs");
-  std::vector<int> known(static_cast<size_t>(count));
-  check_rtc(rtc().nvrtcGetSupportedArchs(known.data()), "nvrtcGetSupportedArchs");
   int best = 0;
-  for (int k : known)
+  for (int k : libraries().architectures)
     if (k <= capability) best = std::max(best, k);
   // Machine code runs on later minors of its major only.
   return {best, best / 10 == capability / 10};

@@ -5,6 +5,7 @@
 
 #include "base/counters.h"
 #include "base/host_reasons.h"
+#include "frontend/backward.h"
 #include "frontend/captured_graph.h"
 #include "frontend/dlpack.h"
 #include "frontend/errors.h"
@@ -194,6 +195,12 @@ void learn(frontend::CapturedGraph& graph, const py::list& arguments, const py::
   if (read_values(arguments, values) && read_values(results, made)) graph.learn(values, made, place);
 }
 
+// None: done. Else the engine is to run, and learn() to be called.
+std::unique_ptr<frontend::Backward> follow_backward(std::vector<at::Tensor> outputs, std::vector<at::Tensor> gradients, bool keep_graph) {
+  auto backward = std::make_unique<frontend::Backward>(std::move(outputs), std::move(gradients), keep_graph);
+  return backward->follow() ? nullptr : std::move(backward);
+}
+
 }  // namespace
 
 PYBIND11_MODULE(_C, m) {
@@ -290,6 +297,9 @@ PYBIND11_MODULE(_C, m) {
   });
   py::class_<trace::Place>(m, "Place");
   py::class_<frontend::CapturedGraph>(m, "CapturedGraph").def(py::init<>()).def("follow", &follow).def("learn", &learn);
+  py::class_<frontend::Backward>(m, "Backward").def("learn", &frontend::Backward::learn);
+  m.def("follow_backward", &follow_backward);
+  m.def("note_backward", &frontend::note_backward);
   m.def("seed_all", [](uint64_t seed) {
     for (uint32_t i = 0; i < trace::kMaxDevices; i++) {
       at::Generator g = frontend::default_generator(i);

@@ -263,6 +263,13 @@ trace::Storage& state_of(const at::Tensor& t) {
   return state_of(*t.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
 }
 
+void note_replaced(const at::Tensor& t) {
+  trace::Storage* state = state_if_ours(t);
+  if (!state) return;
+  std::lock_guard lock(trace::recording_lock);
+  trace::Recorder::replaced(*state);
+}
+
 void count_created(uint32_t tensors) {
   static base::Counter& created = base::counter("CreateLtcTensor");
   created.add_locked(tensors);

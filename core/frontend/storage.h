@@ -44,6 +44,9 @@ void count_created(uint32_t tensors);
 // A view of self's storage. offset: in elements.
 at::Tensor make_view(const at::Tensor& self, c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t offset);
 
+// t is about to show other bytes, or as another tensor: see Recorder::replaced.
+void note_replaced(const at::Tensor& t);
+
 inline trace::Session& session_of(const trace::Storage& s) { return trace::Session::get(s.device); }
 
 // Raises the error of data, the storage's, which was waited for; from then on what the launch that failed was to write

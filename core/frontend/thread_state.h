@@ -25,6 +25,8 @@ struct ThreadState {
   std::array<Lane, trace::kMaxDevices> lanes;
   uint32_t device = 0;  // the current one, where a call names none
   trace::Call call;
+  uint64_t nodes = 0;   // of autograd's graph that the thread had made when it last recorded a call
+  bool hooked = false;  // their tensors were given to hooks
   std::vector<at::Tensor> fresh;
   std::array<std::vector<trace::Storage*>, kKeptOrders> states;  // of small storages, free to be taken
   std::vector<void*> storage_impls, tensor_impls;  // memory of freed StorageImpls and TensorImpls

@@ -1,6 +1,8 @@
 #include "frontend/tracer.h"
 
 #include <ATen/Context.h>
+#include <ATen/SavedTensorHooks.h>
+#include <ATen/SequenceNumber.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/enum_tag.h>
 #include <ATen/ops/_conj.h>
@@ -277,8 +279,19 @@ bool one_by_one() {
   return on;
 }
 
+// What autograd keeps of this thread's calls is known by how many nodes it has made. A tensor that Python keeps for it may be any.
+static uint64_t nodes_made(ThreadState& thread) {
+  const uint64_t made = at::sequence_number::peek();
+  if (C10_UNLIKELY(made != thread.nodes)) {
+    thread.nodes = made;
+    thread.hooked = !at::SavedTensorDefaultHooks::get_tls_state().stack.empty();
+  }
+  return thread.hooked ? made | trace::kHooked : made;
+}
+
 Replay replay(ThreadState& thread) {
-  const trace::Call& call = thread.call;
+  trace::Call& call = thread.call;
+  call.nodes = nodes_made(thread);
   Lane& lane = thread.lanes[call.device];
   trace::Recorder& recorder = recorder_of(lane, call.device);
   const at::ScalarType default_now = c10::get_default_dtype_as_scalartype();

@@ -82,6 +82,7 @@ at::Tensor efficient_zeros(at::IntArrayRef size, std::optional<at::ScalarType> d
 }
 
 const at::Tensor& resize_(const at::Tensor& self, at::IntArrayRef size, std::optional<at::MemoryFormat> format) {
+  note_replaced(self);
   if (self.sizes() != size) {
     c10::TensorImpl* impl = self.unsafeGetTensorImpl();
     const int64_t numel = c10::multiply_integers(size);
@@ -99,6 +100,7 @@ const at::Tensor& resize_(const at::Tensor& self, at::IntArrayRef size, std::opt
 at::Tensor& set_storage(at::Tensor& self, at::Storage source, int64_t offset, at::IntArrayRef size, at::IntArrayRef stride) {
   state_of(*source.unsafeGetStorageImpl());  // refuses a storage of another device
   at::native::checkSetStorage(self, source, offset, size, stride);
+  note_replaced(self);
   self.unsafeGetTensorImpl()->set_storage_offset(offset);
   if (stride.data() == nullptr && self.sizes() != size)  // of the same sizes keeps its strides
     self.unsafeGetTensorImpl()->set_sizes_contiguous(size);
@@ -200,8 +202,15 @@ at::Tensor alias(const at::Tensor& self) {
 // eager does between CPU and CUDA. Without it a module that moves gets new parameters: ties and optimizers
 // lose theirs.
 bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& from) {
+  if (is_lazy(self)) note_replaced(self);
   auto plain = [](const at::Tensor& t) { return t.layout() == at::kStrided && (is_lazy(t) || t.device().is_cpu()); };
   return plain(self) && plain(from) && !self.is_quantized() && !from.is_quantized();
+}
+
+// What t_(), squeeze_() and their like are made of.
+const at::Tensor& as_strided_(const at::Tensor& self, c10::SymIntArrayRef size, c10::SymIntArrayRef stride, std::optional<c10::SymInt> offset) {
+  note_replaced(self);
+  return at::native::as_strided__symint(self, size, stride, std::move(offset));
 }
 
 // Views of what has no history are only noted as views.
@@ -222,6 +231,7 @@ void register_views() {
   library.impl("_efficientzerotensor", TORCH_FN(efficient_zeros));
   library.impl("empty_strided", TORCH_FN(empty_strided));
   library.impl("as_strided", TORCH_FN(at::native::as_strided_tensorimpl));
+  library.impl("as_strided_", TORCH_FN(as_strided_));
   library.impl("view", TORCH_FN(at::native::view));
   library.impl("slice.Tensor", TORCH_FN(slice));
   library.impl("select.int", TORCH_FN(select));

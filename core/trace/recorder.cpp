@@ -74,6 +74,7 @@ const char* flush_reason_name(FlushReason reason) {
 }
 
 void Recorder::set_data(Storage& s, base::Ref<exec::Data> data) {
+  replaced(s);
   forget(s);
   s.data = std::move(data);
 }
@@ -98,7 +99,7 @@ const uint32_t* Recorder::slot_kept_for(const Storage& s) const {
 
 // The storage's value is no longer what other traces take it for.
 void Recorder::forget_elsewhere(Storage& s) {
-  for (Recorder* r : all_recorders()) r->elsewhere_.erase(&s);
+  for (Recorder* r : all_recorders()) r->disturbed_ |= r->elsewhere_.erase(&s) > 0;
   s.shared = false;
 }
 
@@ -429,6 +430,7 @@ void Recorder::commit(Call& call, const TokenHeader& header) {
   for (uint32_t w : call.writes) bind(*call.operands[w], slot++);
   next_slot_ = slot;
   position_++;
+  nodes_.push_back(call.nodes);
   call.op->recorded->add_locked();
   for (base::Counter* c : call.op->stands_for) c->add_locked();
 }
@@ -618,6 +620,9 @@ Launch Recorder::flush(FlushReason reason) {
   tape_ = parent_ = nullptr;
   own_ = false;
   position_ = 0;
+  first_node_ = nodes_.back() & ~kHooked;
+  nodes_.clear();
+  disturbed_ = false;
   next_slot_ = 0;
   inputs_.clear();
   scalars_.clear();

@@ -42,6 +42,7 @@ struct Call {
   std::vector<lazyt_scalar_t> scalars;
   std::vector<ScalarType> scalar_types;
   uint32_t device = 0;  // index of the device it is for: that of its first operand
+  uint64_t nodes = 0;   // of autograd's graph, as many as the thread had made before the call; kHooked: Python keeps what they save
   WordBuffer roles;  // filled by the recorder
 
   void clear(const Op* next) {
@@ -49,6 +50,8 @@ struct Call {
     signature.clear(), operands.clear(), writes.clear(), scalars.clear(), scalar_types.clear();
   }
 };
+
+inline constexpr uint64_t kHooked = uint64_t{1} << 63;
 
 // A cut trace, ready to be run.
 struct Launch {
@@ -98,10 +101,31 @@ class Recorder {
 
   // How far the trace has come.
   Place place() const;
+  const std::vector<base::Ref<Tape>>& tapes() const { return tapes_; }  // that are known
+  base::Ref<Tape> followed() const { return own_ || !replay_ ? nullptr : tape_; }  // null: the trace is none that is known
   const Tape* expected() const { return (tape_ ? tape_ : guess_).get(); }  // what the trace follows, or is expected to
   // What was recorded since `from`, by a caller with these operands, if it followed a known tape and can be followed at once the
   // next time.
   std::optional<Segment> segment_since(const Place& from, std::span<Storage* const> operands) const;
+  // What the trace brought before the place, for a caller whose records depend on it. None: something of it is not known.
+  std::optional<Before> before(const Place& place) const;
+  // Whether the trace, as it stands, brought that.
+  bool came_as(const Before& before) const;
+  // Whether nothing that the segment reads of before it, beside its operands, may be something that a node of autograd's graph kept and
+  // that was written since, which autograd refuses: where values were written in place, no node was made since they came to be, or
+  // the write is a node's own.
+  bool reads_what_nodes_keep(const Segment& segment) const;
+  // Whether the trace takes the storages whole, under these slots.
+  bool holds(std::span<Storage* const> storages, std::span<const uint32_t> slots) const;
+  // Nodes of autograd's graph from this number on were made in this trace, since its last backward.
+  uint64_t first_call() const { return nodes_[0]; }  // how many there were at the first call. REQUIRES: !empty()
+  uint64_t first_node() const { return first_node_; }
+  void set_first_node(uint64_t nodes) { first_node_ = nodes; }
+  // A tensor shows other bytes than the storage's from now on: what autograd kept of it in this trace may be another value.
+  static void replaced(Storage& storage) {
+    if (storage.recorder && storage.epoch == storage.recorder->epoch_) storage.recorder->disturbed_ = true;
+  }
+
   // Follows the segment, if its tape goes on here and each operand is what it was: its results have the slots they had, and those
   // that the caller wants must be bound before the mutex is let go. False: nothing has changed.
   bool follow(const Segment& segment, std::span<Storage* const> operands);
@@ -208,6 +232,9 @@ class Recorder {
   bool own_ = false;
   bool aligned_ = false;  // the own tape is the parent's, but for what moved
   size_t position_ = 0;                 // tokens recorded in this trace
+  std::vector<uint64_t> nodes_;         // Call::nodes of each
+  uint64_t first_node_ = 0;
+  bool disturbed_ = false;              // replaced(), or written from outside
   size_t next_gate_ = SIZE_MAX;         // of tape_, in tokens
   base::Ref<Early> early_;              // what of tape_ has begun
   Gate begun_{};                        // the gate of early_

@@ -1,6 +1,7 @@
 #include "trace/segment.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "trace/recorder.h"
 
@@ -10,13 +11,22 @@ bool Segment::makes(uint32_t slot) const {
   return slot >= begin.slots && slot < end.slots && !std::ranges::binary_search(tape->inputs, slot);
 }
 
+static const uint64_t* roles_of(const TokenHeader& h) { return reinterpret_cast<const uint64_t*>(&h) + kHeaderWords + h.signature; }
+
+// What was in the one tensor that the token writes: self, or out=. Null: it is another argument.
+static const uint64_t* role_of_written(const TokenHeader& h) {
+  const auto is_written = [](const OpArg& a) { return a.written && a.type == ArgType::kTensor; };
+  const uint64_t *first = roles_of(h), *end = first + h.roles, *last = first;
+  for (const uint64_t* r = first; r < end; r += role_words(r)) last = r;
+  return is_written(h.op->args.front()) ? first : is_written(h.op->args.back()) ? last : nullptr;
+}
+
 // Whether the token writes nothing but bytes that were made from slot `first` on.
 static bool writes_own(const TokenHeader& h, uint32_t first) {
   if (h.written == 0) return true;
   const std::vector<OpArg>& args = h.op->args;
   const bool only_self = h.written == 1 && args[0].written && args[0].type == ArgType::kTensor;
-  const uint64_t* roles = reinterpret_cast<const uint64_t*>(&h) + kHeaderWords + h.signature;
-  return only_self && low_of(*roles) >= first;
+  return only_self && low_of(*roles_of(h)) >= first;
 }
 
 Place Recorder::place() const { return {epoch_, position_, scalars_.size(), next_slot_}; }
@@ -46,6 +56,64 @@ std::optional<Segment> Recorder::segment_since(const Place& from, std::span<Stor
   if (std::ranges::find(met, false) != met.end()) return std::nullopt;
   s.scalars.assign(scalars_.begin() + from.scalars, scalars_.end());
   return s;
+}
+
+std::optional<Before> Recorder::before(const Place& place) const {
+  if (own_ || !tape_ || disturbed_ || place.epoch != epoch_ || place.tokens == 0) return std::nullopt;
+  Before b{.scalars = {scalars_.begin(), scalars_.begin() + place.scalars}};
+  for (size_t i = 0; i < place.tokens; i++) {
+    if (nodes_[i] & kHooked) return std::nullopt;
+    b.nodes.push_back(nodes_[i] - nodes_[0]);
+    const TokenHeader& h = tape_->header(i);
+    b.drawn.insert(b.drawn.end(), h.scalars, false);
+    if (h.op->random) std::fill(b.drawn.end() - 2, b.drawn.end(), true);
+  }
+  return b;
+}
+
+bool Recorder::came_as(const Before& b) const {
+  if (disturbed_ || nodes_.size() != b.nodes.size() || scalars_.size() != b.scalars.size() || nodes_[0] & kHooked) return false;
+  for (size_t i = 0; i < nodes_.size(); i++)
+    if (nodes_[i] - nodes_[0] != b.nodes[i]) return false;
+  for (size_t i = 0; i < scalars_.size(); i++)
+    if (!b.drawn[i] && std::memcmp(scalars_[i].bytes, b.scalars[i].bytes, sizeof scalars_[i].bytes) != 0) return false;
+  return true;
+}
+
+bool Recorder::reads_what_nodes_keep(const Segment& s) const {
+  const Tape& t = *s.tape;
+  const auto is_kept = [&](uint32_t slot) {
+    if (std::ranges::binary_search(t.inputs, slot) || std::ranges::find(s.operands, slot) != s.operands.end()) return true;
+    for (std::optional<size_t> last_write;;) {
+      const auto next = std::ranges::upper_bound(t.tokens, slot, {}, &Token::first_result);
+      if (next == t.tokens.begin()) return false;
+      const size_t made = next - t.tokens.begin() - 1;
+      const TokenHeader& h = t.header(made);
+      const uint32_t result = slot - t.tokens[made].first_result;
+      if (result >= h.fresh + h.written) return false;  // bytes that nobody wrote
+      if (!last_write) last_write = made;
+      const bool by_node = made > 0 && nodes_[made] != nodes_[made - 1];
+      if (result < h.fresh || by_node) return *last_write == made || nodes_[*last_write] == nodes_[made];
+      const uint64_t* before = h.written == 1 ? role_of_written(h) : nullptr;
+      if (!before) return false;
+      if (*before & kUninitialised) return nodes_[*last_write] == nodes_[made];
+      slot = low_of(*before);
+    }
+  };
+  for (size_t i = s.begin.tokens; i < s.end.tokens; i++) {
+    const TokenHeader& h = t.header(i);
+    const uint64_t* roles = roles_of(h);
+    for (const uint64_t* r = roles; r < roles + h.roles; r += role_words(r))
+      if (low_of(*r) < s.begin.slots && !is_kept(low_of(*r))) return false;
+  }
+  return true;
+}
+
+bool Recorder::holds(std::span<Storage* const> storages, std::span<const uint32_t> slots) const {
+  const bool whole = std::ranges::equal(storages, slots, [&](const Storage* s, uint32_t slot) { return s->epoch == epoch_ && s->slot == slot; });
+  return whole && std::ranges::none_of(inputs_, [&](const Input& in) {
+    return in.part && std::ranges::any_of(storages, [&](const Storage* s) { return s->data.get() == in.data.get(); });
+  });
 }
 
 // Whether the trace, as it stands, is what the segment's tape begins with.
@@ -93,6 +161,7 @@ bool Recorder::follow(const Segment& s, std::span<Storage* const> operands) {
   }
   if (tape_ != s.tape) follow_tape(s.tape);
   position_ = s.end.tokens;
+  nodes_.resize(position_, nodes_.empty() ? 0 : nodes_.back());
   next_slot_ = s.end.slots;
   return true;
 }

@@ -1,4 +1,4 @@
-// Segment: a stretch of a known tape that one caller records whole, a captured graph, and so follows at once.
+// Segment: a stretch of a known tape that one caller records whole, a captured graph or a backward, and so follows at once.
 //
 // The caller vouches that what it records depends on nothing but the geometry of its operands and on its numbers, both as
 // they were. The rest is checked as replay() checks it: each operand has the slot that it had, and data met first the meta.
@@ -19,6 +19,13 @@ struct Place {
   uint64_t epoch = 0;
   size_t tokens = 0, scalars = 0;
   uint32_t slots = 0;
+};
+
+// What a trace brought that is no word of its tape, so that it may be another the next time.
+struct Before {
+  std::vector<uint64_t> nodes;          // of autograd's graph at each call, counted from the first call
+  std::vector<lazyt_scalar_t> scalars;
+  std::vector<bool> drawn;              // which of these are seeds and offsets, others each time
 };
 
 struct Segment {

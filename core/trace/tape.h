@@ -69,6 +69,10 @@ struct Variant : base::RefCounted {
 };
 
 struct Tape : base::RefCounted {
+  // What a caller keeps of a tape, and loses with it.
+  struct Kept {
+    virtual ~Kept() = default;
+  };
   Words words;
   std::vector<Token> tokens;
   std::vector<base::Meta> slots;      // natural geometry of each slot's bytes
@@ -82,6 +86,7 @@ struct Tape : base::RefCounted {
   base::Ref<Tape> next;               // what followed it last time: the first guess for the next trace
   uint64_t used = 0;                  // when it was last followed, for eviction
   bool forgotten = false;             // no recorder knows it any more
+  std::unique_ptr<Kept> backwards;    // the frontend's (backward.h)
 
   const TokenHeader& header(size_t token) const {
     return *reinterpret_cast<const TokenHeader*>(&words[tokens[token].offset]);

@@ -27,7 +27,7 @@ def initialize() -> None:
         [f"{Path(str(module.__file__)).parent}{os.sep}" for module in (torch, sys.modules[__package__])]
     )
 
-    from . import _compile, _library, _optimizer, _plugins, _tensor, device
+    from . import _backward, _compile, _library, _optimizer, _plugins, _tensor, device
 
     for folder, found_by in _plugins.folders():
         _C.add_plugin_folder(folder, found_by)
@@ -41,6 +41,7 @@ def initialize() -> None:
     _library.patch()
     _optimizer.install()
     _compile.install()
+    _backward.install()
     # Backward then records on the caller's thread: cheaper, and errors know the user's line. The setting is
     # per thread; threads that start later get it from the recorder.
     torch.autograd.set_multithreading_enabled(False)

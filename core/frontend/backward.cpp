@@ -1,0 +1,301 @@
+#include "frontend/backward.h"
+
+#include <ATen/SequenceNumber.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/record_function.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/core/impl/TorchDispatchModeTLS.h>
+#include <torch/csrc/autograd/anomaly_mode.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <typeinfo>
+
+#include "base/counters.h"
+#include "frontend/dtype.h"
+#include "frontend/history.h"
+#include "frontend/storage.h"
+#include "frontend/thread_state.h"
+#include "frontend/tracer.h"
+
+namespace lazyt::frontend {
+namespace {
+
+constexpr size_t kMaxNodes = 1 << 20;
+constexpr size_t kMaxKnown = 4;  // at one place
+constexpr uint32_t kNotMet = UINT32_MAX;
+constexpr uint64_t kNoEdge = UINT64_MAX, kLeafNode = UINT64_MAX;
+
+// Learning costs a look at the graph, in vain where each step brings other numbers.
+bool is_worth_another(uint32_t attempts) { return attempts <= 4 || std::has_single_bit(attempts); }
+
+bool is_watched() {
+  return c10::impl::TorchDispatchModeTLS::any_modes_set() || torch::autograd::AnomalyMode::is_enabled() || at::hasCallbacks() ||
+         at::autocast::is_autocast_enabled(kDeviceType) || c10::InferenceMode::is_enabled() || one_by_one();
+}
+
+// Nodes that PyTorch generates from its table of derivatives keep tensors and numbers of the call, and nothing else.
+bool is_generated(const torch::autograd::Node& node) {
+  static constexpr char kNamespace[] = "N5torch8autograd9generated";
+  return std::strncmp(typeid(node).name(), kNamespace, sizeof kNamespace - 1) == 0;
+}
+
+// Before PyTorch 2.10 a gradient's was its tensor's.
+template <class Metadata>
+uint64_t dtype_of_gradient(const Metadata& m) {
+  if constexpr (requires { m.grad_dtype(); }) return static_cast<uint64_t>(m.grad_dtype().value_or(at::ScalarType::Undefined));
+  return static_cast<uint64_t>(m.dtype().toScalarType());
+}
+
+bool is_plain(const at::Tensor& t) { return t.defined() && !t.key_set().has_any(kWatchers) && state_if_ours(t); }
+
+}  // namespace
+
+// A backward that has been recorded.
+struct Backward::Known {
+  trace::Words graph;
+  trace::Before before;
+  std::vector<uint32_t> whole;
+  trace::Segment segment;  // without its tape, which keeps this
+  std::vector<uint32_t> bases;  // slots of the storages that gradients lie in
+  std::vector<Made> gradients;  // of the leaves
+};
+
+// A place in a known tape where a backward begins.
+struct Backward::Site {
+  size_t tokens = 0;
+  uint32_t attempts = 0;  // to learn, since one was followed last
+  std::vector<Known> known;
+};
+
+struct Backward::Sites final : trace::Tape::Kept {
+  std::vector<Site> all;
+};
+
+Backward::Backward(std::vector<at::Tensor> outputs, std::vector<at::Tensor> gradients, bool keep_graph)
+    : outputs_(std::move(outputs)), gradients_(std::move(gradients)), keep_graph_(keep_graph) {}
+
+trace::Recorder* Backward::recorder() const {
+  const Lane& lane = thread_state().lanes[device_];
+  return lane.recorder && lane.recorder == lane.own ? lane.recorder : nullptr;
+}
+
+void Backward::add_tensor(const at::Tensor& t) {
+  const auto sizes = t.sizes(), strides = t.strides();
+  graph_.push_back(trace::tagged(trace::kTensor, sizes.size(), static_cast<uint64_t>(from_torch(t.scalar_type()))));
+  graph_.push_back(static_cast<uint64_t>(t.storage_offset()));
+  graph_.insert(graph_.end(), sizes.begin(), sizes.end());
+  graph_.insert(graph_.end(), strides.begin(), strides.end());
+}
+
+bool Backward::add_leaf(Leaf& leaf) {
+  const at::Tensor& v = leaf.variable;
+  if (!is_plain(v) || !v.requires_grad() || v.unsafeGetTensorImpl()->grad().defined() || leaf.tensor_post_acc_grad_hooks()) return false;
+  graph_.insert(graph_.end(), {kLeafNode, dtype_of_gradient(leaf.input_metadata(0))});
+  add_tensor(v);
+  variables_.push_back(v);
+  whole_.push_back(state_if_ours(v));
+  return true;
+}
+
+// False: the engine is to run it.
+bool Backward::add_node(Node& node) {
+  if (!node.pre_hooks().empty() || !node.post_hooks().empty() || !node.tensor_pre_hooks().empty() || !node.retains_grad_hooks().empty()) return false;
+  if (node.sequence_nr() == kLeafNode) {
+    auto* leaf = dynamic_cast<Leaf*>(&node);
+    return leaf && add_leaf(*leaf);
+  }
+  if (!is_generated(node)) return false;
+  for (uint32_t i = 0; i < node.num_inputs(); i++)
+    if (node.input_metadata(i).device() != device(device_)) return false;
+  graph_.insert(graph_.end(), {reinterpret_cast<uint64_t>(&typeid(node)), node.sequence_nr() - first_call_, node.num_outputs()});
+  for (const torch::autograd::Edge& edge : node.next_edges()) {
+    const Node* next = edge.function.get();
+    if (!next) {
+      graph_.push_back(kNoEdge);
+      continue;
+    }
+    uint32_t* order;
+    if (const uint64_t number = next->sequence_nr(); number == kLeafNode) {
+      order = &order_of_leaf_.try_emplace(next, kNotMet).first->second;
+    } else {
+      if (number < first_node_ || number - first_node_ >= order_.size() || next->thread_id() != at::RecordFunction::currentThreadId()) return false;
+      order = &order_[number - first_node_];
+    }
+    if (*order == kNotMet) {
+      *order = static_cast<uint32_t>(nodes_.size());
+      nodes_.push_back(edge.function.get());
+    }
+    graph_.push_back(uint64_t{*order} << 32 | edge.input_nr);
+  }
+  return true;
+}
+
+// False: it has something that the engine alone can do, or was not made in this trace, since its last backward.
+bool Backward::read_graph() {
+  graph_.clear(), nodes_.clear(), variables_.clear(), whole_.clear(), order_of_leaf_.clear();
+  const size_t made = at::sequence_number::peek() - first_node_;
+  if (made > kMaxNodes) return false;
+  order_.assign(made, kNotMet);
+  const auto keys = c10::impl::tls_local_dispatch_key_set();
+  graph_.insert(graph_.end(), {keys.included_.raw_repr(), keys.excluded_.raw_repr(), outputs_.size()});
+  for (size_t i = 0; i < outputs_.size(); i++) {
+    const at::Tensor& t = outputs_[i];
+    const auto& root = t.grad_fn();
+    if (!is_plain(t) || !root) return false;
+    const uint64_t number = root->sequence_nr();
+    if (number < first_node_ || number - first_node_ >= made || root->thread_id() != at::RecordFunction::currentThreadId()) return false;
+    uint32_t& order = order_[number - first_node_];
+    if (order == kNotMet) {
+      order = static_cast<uint32_t>(nodes_.size());
+      nodes_.push_back(root.get());
+    }
+    graph_.push_back(uint64_t{order} << 32 | t.output_nr());
+    add_tensor(t);
+    add_tensor(gradients_[i]);
+    whole_.push_back(state_if_ours(t));
+  }
+  for (size_t i = 0; i < nodes_.size(); i++)
+    if (!add_node(*nodes_[i])) return false;
+  return true;
+}
+
+bool Backward::follow() {
+  const bool followed = take_segment();
+  note_backward();
+  return followed;
+}
+
+void note_backward() {
+  for (const Lane& lane : thread_state().lanes) {
+    if (!lane.recorder) continue;
+    std::lock_guard lock(lane.recorder->mutex());
+    lane.recorder->set_first_node(at::sequence_number::peek());
+  }
+}
+
+bool Backward::take_segment() {
+  static base::Counter &followed = base::counter("BackwardFollowed");
+  if (outputs_.empty() || outputs_.size() != gradients_.size() || !is_lazy(outputs_[0]) || is_watched()) return false;
+  device_ = static_cast<uint32_t>(outputs_[0].get_device());
+  trace::Recorder* recorder = this->recorder();
+  if (!recorder) return false;
+  for (const at::Tensor& g : gradients_) {
+    if (!is_plain(g) || has_history(g) || state_if_ours(g)->device != device_) return false;
+    operands_.push_back(state_if_ours(g));
+  }
+  // f(tape, what is known of it here), the tape that is followed first, until it is true.
+  const auto any_known = [&](auto&& f) {
+    for (const bool expected : {true, false})
+      for (const base::Ref<trace::Tape>& tape : recorder->tapes()) {
+        Site* site = (tape == tape_) == expected ? site_in(*tape) : nullptr;
+        if (site && std::ranges::any_of(site->known, [&](Known& k) { return recorder->came_as(k.before) && f(tape, *site, k); })) return true;
+      }
+    return false;
+  };
+  {
+    std::lock_guard lock(recorder->mutex());
+    begin_ = recorder->place();
+    tape_ = recorder->followed();
+    if (begin_.tokens == 0 || !tape_) return false;
+    first_node_ = recorder->first_node();
+    first_call_ = recorder->first_call();
+    learns_ = is_worth_another(++site_here().attempts);
+    if (!learns_ && !any_known([](auto&&...) { return true; })) return false;
+  }
+  if (!read_graph()) return learns_ = false;
+  const Known* found = nullptr;
+  std::vector<at::Tensor> bases;
+  {
+    std::lock_guard lock(recorder->mutex());
+    for (const trace::Storage* s : whole_) slots_.push_back(s->slot);
+    if (!recorder->holds(whole_, slots_)) return learns_ = false;
+    any_known([&](const base::Ref<trace::Tape>& tape, Site& site, Known& k) {
+      if (k.whole != slots_ || k.graph != graph_ || k.segment.end.tokens >= max_pending()) return false;
+      if (!has_settings_of(thread_state().lanes[device_], k.segment.multiplies)) return false;
+      k.segment.tape = tape;
+      if (recorder->follow(k.segment, operands_)) found = &k, site.attempts = 0;
+      k.segment.tape = nullptr;
+      return found != nullptr;
+    });
+    if (!found) return false;
+    site_here().attempts = 0;
+    followed.add_locked();
+    for (const uint32_t slot : found->bases) {
+      const base::Meta& m = recorder->expected()->slots[slot];
+      trace::Storage* state;
+      bases.push_back(make_result({m.dims.data(), m.dims.size()}, {m.strides.data(), m.strides.size()}, to_torch(m.dtype), device_, &state));
+      recorder->bind(*state, slot);
+    }
+    count_created(static_cast<uint32_t>(bases.size()));
+  }
+  give_gradients(*found, bases);
+  if (!keep_graph_)
+    for (Node* n : nodes_) n->release_variables();
+  return true;
+}
+
+void Backward::give_gradients(const Known& known, const std::vector<at::Tensor>& bases) {
+  for (size_t i = 0; i < variables_.size(); i++) {
+    const Made& made = known.gradients[i];
+    if (made.kind == Made::kNone) continue;
+    const at::Tensor& base = bases[made.of];
+    variables_[i].mutable_grad() = made.kind == Made::kBase ? base : make_view(base, made.sizes, made.strides, made.offset);
+  }
+}
+
+// False: another backward may not make it alike.
+bool Backward::made_of(const at::Tensor& gradient, Known& known) const {
+  Made& made = known.gradients.emplace_back();
+  if (!gradient.defined()) return true;
+  if (!is_plain(gradient) || gradient.requires_grad() || gradient.dim() > 64) return false;
+  const trace::Storage& state = *state_if_ours(gradient);
+  if (!state.pending || state.slot < begin_.slots) return false;
+  const base::Meta& natural = tape_->slots[state.slot];
+  if (natural.dtype != from_torch(gradient.scalar_type())) return false;
+  const auto at = std::ranges::find(known.bases, state.slot);
+  made.of = at - known.bases.begin();
+  if (at == known.bases.end()) known.bases.push_back(state.slot);
+  made.sizes = gradient.sizes().vec(), made.strides = gradient.strides().vec(), made.offset = gradient.storage_offset();
+  // Two tensors over one storage stay two.
+  const bool taken = std::ranges::any_of(known.gradients, [&](const Made& m) { return m.kind == Made::kBase && m.of == made.of; });
+  made.kind = !taken && made.offset == 0 && meta_of(gradient) == natural ? Made::kBase : Made::kViewOfBase;
+  return true;
+}
+
+// Where the trace has come to, in a known tape. Null: none has begun a backward there.
+Backward::Site* Backward::site_in(const trace::Tape& tape) const {
+  if (!tape.backwards) return nullptr;
+  std::vector<Site>& all = static_cast<Sites&>(*tape.backwards).all;
+  const auto at = std::ranges::find(all, begin_.tokens, &Site::tokens);
+  return at != all.end() ? &*at : nullptr;
+}
+
+Backward::Site& Backward::site_here() {
+  if (!tape_->backwards) tape_->backwards = std::make_unique<Sites>();
+  if (Site* known = site_in(*tape_)) return *known;
+  return static_cast<Sites&>(*tape_->backwards).all.emplace_back(begin_.tokens);
+}
+
+void Backward::learn() {
+  if (!learns_) return;
+  trace::Recorder* recorder = this->recorder();
+  if (!recorder) return;
+  std::lock_guard lock(recorder->mutex());
+  auto before = recorder->before(begin_);
+  auto segment = recorder->segment_since(begin_, operands_);
+  if (!before || !segment || segment->tape != tape_ || !recorder->reads_what_nodes_keep(*segment)) return;
+  std::vector<uint32_t> leaves(slots_.end() - static_cast<ptrdiff_t>(variables_.size()), slots_.end());
+  std::ranges::sort(leaves);
+  if (std::ranges::adjacent_find(leaves) != leaves.end()) return;  // leaves that share their bytes
+  Known known{.graph = std::move(graph_), .before = std::move(*before), .whole = std::move(slots_), .segment = std::move(*segment)};
+  known.segment.tape = nullptr;
+  for (const at::Tensor& v : variables_)
+    if (!made_of(v.unsafeGetTensorImpl()->grad(), known)) return;
+  std::vector<Known>& here = site_here().known;
+  if (here.size() == kMaxKnown) here.erase(here.begin());
+  here.push_back(std::move(known));
+}
+
+}  // namespace lazyt::frontend

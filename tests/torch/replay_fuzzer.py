@@ -57,6 +57,14 @@ WRITES = """b.add_(b) | b.mul_(N) | b[:, K] = N | b[:1] = b[1:2] | q.t().add_(q)
     n.add_(1) | big[n] = N | torch.mul(q, N, out=q)"""
 TRAINS = """w.grad = None | (b @ w).square().mean().backward() | optimizer.step() | (b @ w + N).tanh().sum().backward() | optimizer.zero_grad()
     NN.mse_loss(NN.linear(b, w), b.detach()).backward() | optimizer.param_groups[0]["lr"] = abs(N) * 0.01 | with torch.no_grad(): w.mul_(0.9)"""
+LOSSES = """(b @ w).square().mean() | (b * (b @ w)).sum() * N | ((b @ w).relu_() + u).exp().mean() | NN.layer_norm(b @ w, (4,), u).square().sum() | (b @ w)[0, K]
+    NN.dropout(b @ w, P).sum() | NN.linear(b, w, u).softmax(1).max() | (w[K] * b.detach()).sum() + u.sum() | ((b.detach() @ w).detach() * u).sin().sum()
+    torch.cat([w, w.t()])[K:].mul(q[0]).sum() | NN.mse_loss((b + u).tanh() @ w, b.detach()) | (w * torch.where(q > N, w, q)).sum() | u[K] * u.prod() + w.diagonal().sum()
+    hooked(b @ w).sum() | torch.stack([w, q, w])[i % 3].norm() + u.dot(b[0]) | (b @ w.detach() * u).pow(2).mean() | w[i % 4, K] * 3 + u.max()"""
+# Between a loss and its backward.
+BETWEEN = """u.requires_grad_(i % 2 == 0) | u.data = u.data * 1 | b.data = b.clone() | with torch.no_grad(): b.mul_(N) | b.t_() | loss.backward(retain_graph=True)
+    b.detach().add_(N) | q.data.add_(N) | w.register_hook(lambda g: g * 2) | loss.retain_grad() | loss.register_hook(lambda g: g * 2) | torch.autograd.grad(loss, w, retain_graph=True)
+    with torch.no_grad(): q.sub_(1) | u = u.detach().requires_grad_() | b.copy_(R(K, B, 4)) | loss = loss.detach() + (w * N).sum() | b.zero_() | loss.item() | w.data = q.data | torch.autograd.grad(loss, w)"""
 READS = """F() | F() | log(s.item()) | log(b) | log(v.tolist()) | log(bool((b > N).any())) | log(q.cpu().sum()) | log(int(b.argmax())) | log(torch.equal(b, b))"""
 RAISES = """torch.mm(data, data) | raise ValueError | b + q.new_zeros(7) | b.view(-1, 17) | torch.cat([b, q[:, :3]]) | b[:, 9] | log(float("x"))"""
 
@@ -66,12 +74,12 @@ def options(text: str) -> list[str]:
 
 
 MAKES = {kind: options(text) for kind, text in MAKES.items()}
-WRITES, TRAINS, READS, RAISES = map(options, (WRITES, TRAINS, READS, RAISES))
+WRITES, TRAINS, READS, RAISES, LOSSES, BETWEEN = map(options, (WRITES, TRAINS, READS, RAISES, LOSSES, BETWEEN))
 
 PRELUDE = [
     "big = R(1, 12, 4).to(D); data = R(2, ROWS, 4).to(D); index = torch.tensor([3, 0, 1, 1]).to(D); n = torch.tensor(0).to(D)",
-    "q0 = R(3, 4, 4).to(D); q1 = R(4, 4, 4).to(D); s0 = R(5).to(D); w = R(6, 4, 4).to(D).requires_grad_()",
-    "optimizer = torch.optim.{optimizer}([w], lr=0.01, {more})",
+    "q0 = R(3, 4, 4).to(D); q1 = R(4, 4, 4).to(D); s0 = R(5).to(D); w = R(6, 4, 4).to(D).requires_grad_(); u = R(7, 4).to(D).requires_grad_()",
+    "optimizer = torch.optim.{optimizer}([w, u], lr=0.01, {more})",
 ]
 
 
@@ -129,11 +137,20 @@ class Maker:
         kind = self.rng.choices(["make", "write", "train", "read"], [12, 6, 2, 0.7])[0]
         return self.making() if kind == "make" else self.any_of({"write": WRITES, "train": TRAINS, "read": READS}[kind])
 
+    def training(self) -> list[str]:
+        """A loss and its backward, and what may happen between the two."""
+        between = [self.any_of(BETWEEN)] if self.rng.random() < 0.2 else []
+        backward = self.rng.choice(["loss.backward()"] * 4 + ["loss.backward(torch.tensor(2.0, device=D))", "torch.autograd.backward([loss, (w * 2).sum()])"])
+        grads = self.rng.choice(["w.grad = u.grad = None"] * 3 + ["optimizer.zero_grad()", "w.grad = None"])
+        return [f"loss = {self.any_of(LOSSES)}", *between, grads, backward]
+
     def deviate(self, step: list[str]) -> list[str]:
         """The step as it goes this time."""
         r, step = self.rng, list(step)
         at = r.randrange(len(step))
-        match r.choice(["branch", "insert", "skip", "number", "alias", "alias", "alias", "keep", "drop", "raise", "read", "swap"]):
+        match r.choice(["between"] * 6 * ("loss.backward()" in step) + ["branch", "insert", "skip", "number", "alias", "alias", "alias", "keep", "drop", "raise", "read", "swap"]):
+            case "between":
+                step.insert(step.index("loss.backward()"), self.any_of(BETWEEN))
             case "branch":
                 step[at] = self.statement()
             case "insert":
@@ -173,13 +190,18 @@ def make(seed: int, number: int) -> list[str]:
     program = [line.format(optimizer=optimizer, more=more) for line in PRELUDE]
     first = maker.making()
     step = [first] + [maker.statement() for _ in range(rng.randint(3, 10))]
+    for _ in range(rng.choice([0, 1, 1, 2])):
+        step += maker.training()
+    if rng.random() < 0.3:
+        step.append("optimizer.step()")
     batch = rng.choice(BATCHES)
     ends = rng.choice([["F()"], ["F()", "drop()"], ["drop()", "F()"], ["drop()"], ["log(s0.item())", "drop()"], ["F()"]])
-    for i in range(rng.randint(4, 9)):
-        b = rng.choice(BATCHES) if rng.random() < 0.15 else batch
+    alike = rng.choice([1, 1, 4])  # steps before the first that may deviate: a backward is followed from the third on
+    for i in range(alike + rng.randint(3, 8)):
+        b = rng.choice(BATCHES) if rng.random() < 0.15 and i >= alike else batch
         program.append(f"i = {i}; B = {b}")
         there = {kind: list(names) for kind, names in maker.there.items()}
-        program += maker.deviate(step) if i > 0 and rng.random() < 0.5 else step
+        program += maker.deviate(step) if i >= alike and rng.random() < 0.5 else step
         maker.there = there  # what a deviation made is not there the next time
         program += ends
     return program
@@ -209,7 +231,16 @@ def run(program: list[str], replay: bool) -> list:
         for name in [n for n in env if re.fullmatch(r"t\d+", n)]:
             del env[name]
 
-    env = {"torch": torch, "NN": torch.nn.functional, "R": R, "D": "lazyt", "ROWS": ROWS, "kept": kept, "F": lazyt.mark_step, "drop": drop}
+    class Hooked(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 3
+
+    env = {"hooked": Hooked.apply, "torch": torch, "NN": torch.nn.functional, "R": R, "D": "lazyt", "ROWS": ROWS, "kept": kept, "F": lazyt.mark_step, "drop": drop}
     env["log"] = lambda v: seen.append(bytes_of(v) if isinstance(v, torch.Tensor) else repr(v))
     own = set(env)
     for at, text in enumerate(program):
@@ -219,8 +250,9 @@ def run(program: list[str], replay: bool) -> list:
             seen.append((at, type(e).__name__, str(e).splitlines()[0] if str(e) else ""))
     named = [(n, v) for n, v in env.items() if n not in own and isinstance(v, torch.Tensor)]
     named += [(f"kept {k}", v) for k, v in enumerate(kept)]
-    if isinstance(w := env.get("w"), torch.Tensor) and w.grad is not None:
-        named.append(("w.grad", w.grad))
+    for name in ("w", "u"):
+        if isinstance(w := env.get(name), torch.Tensor) and w.grad is not None:
+            named.append((f"{name}.grad", w.grad))
     return seen + [(n, bytes_of(v)) for n, v in named]
 
 
@@ -251,12 +283,12 @@ def run_batch(seed: int, first: int, programs: int) -> None:
             print(f"--- program {seed}:{number}: {what}")
             print("\n".join("    " + s for s in program), flush=True)
     replayed = lazyt.metrics.counters()
-    print("counts", *(replayed.get(n, 0) for n in ("UncachedCompile", "CachedCompile")), flush=True)
+    print("counts", *(replayed.get(n, 0) for n in ("UncachedCompile", "CachedCompile", "BackwardFollowed")), flush=True)
 
 
 def fuzz(seed: int, programs: int, batch: int, say=print) -> int:
     """Failing programs."""
-    failures = at = compiles = launches = 0
+    failures = at = compiles = launches = followed = 0
     begin = time.monotonic()
     while at < programs:
         size = min(batch, programs - at)
@@ -271,8 +303,8 @@ def fuzz(seed: int, programs: int, batch: int, say=print) -> int:
             if line.startswith("at "):
                 last = int(line[3:])
             elif line.startswith("counts "):
-                fresh, known = map(int, line.split()[1:])
-                compiles, launches = compiles + fresh, launches + fresh + known
+                fresh, known, more = map(int, line.split()[1:])
+                compiles, launches, followed = compiles + fresh, launches + fresh + known, followed + more
             else:
                 say(line)
                 failures += line.startswith("--- ")
@@ -281,7 +313,7 @@ def fuzz(seed: int, programs: int, batch: int, say=print) -> int:
             say(f"--- program {seed}:{last}: the process ended with {ended}\n{errors[-2000:]}")
             size = last + 1 - at
         at += size
-    say(f"seed {seed}: {programs} programs, {launches} launches, {compiles} compiled, {failures} failures, {time.monotonic() - begin:.0f} s")
+    say(f"seed {seed}: {programs} programs, {launches} launches, {compiles} compiled, {followed} backwards followed, {failures} failures, {time.monotonic() - begin:.0f} s")
     return failures
 
 

@@ -286,9 +286,6 @@ void Backward::learn() {
   auto before = recorder->before(begin_);
   auto segment = recorder->segment_since(begin_, operands_);
   if (!before || !segment || segment->tape != tape_ || !recorder->reads_what_nodes_keep(*segment)) return;
-  std::vector<uint32_t> leaves(slots_.end() - static_cast<ptrdiff_t>(variables_.size()), slots_.end());
-  std::ranges::sort(leaves);
-  if (std::ranges::adjacent_find(leaves) != leaves.end()) return;  // leaves that share their bytes
   Known known{.graph = std::move(graph_), .before = std::move(*before), .whole = std::move(slots_), .segment = std::move(*segment)};
   known.segment.tape = nullptr;
   for (const at::Tensor& v : variables_)

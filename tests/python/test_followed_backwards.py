@@ -163,6 +163,29 @@ def test_which_row_of_a_parameter_is_used():
     both(program)
 
 
+def test_which_row_of_a_parameter_is_used_beside_all():
+    """The place moves, stays, and moves again."""
+    rows = [0, 1, 2, 3, 4, *[5] * 6, 7, 5, 2]
+    w = {d: leaf(1, 8, 4, device=d) for d in ("lazyt", "cpu")}
+
+    def program(step, device):
+        w[device].grad = None
+        row = w[device][rows[step]].square().sum()
+        (row + (w[device] * w[device]).sum()).backward()
+        return gradients(w[device])
+
+    both(program, len(rows))
+
+
+def test_a_leaf_of_another_shape():
+    def program(step, device):
+        w = leaf(step, 6, device=device).detach().view(*([(2, 3), (3, 2)][step == 5])).requires_grad_()
+        w.view(6).exp().sum().backward()
+        return gradients(w)
+
+    assert both(program) == [2, 3, 4, 6, 7]
+
+
 def test_rows_of_a_data_set_may_move():
     data, w = {d: leaf(1, 32, 4, device=d).detach() for d in ("lazyt", "cpu")}, {}
 
@@ -220,6 +243,21 @@ def test_a_graph_that_is_kept_gives_gradients_twice():
     assert both(program) == [2, 3, 4, 5, 6, 7]
 
 
+def test_a_graph_that_was_kept_so_far_and_is_not():
+    for step in range(6):
+        w = leaf(1, 3)
+        loss = w.exp().sum()
+        loss.backward(retain_graph=step < 5)
+        w.grad = None
+        if step == 5:
+            with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+                loss.backward()
+        else:
+            loss.backward()
+        lazyt.mark_step()
+    assert followed() == 4
+
+
 def test_a_graph_that_grad_let_go_is_gone():
     for step in range(6):
         w = leaf(1, 3)
@@ -260,6 +298,21 @@ def test_what_was_kept_and_then_written_is_an_error_as_ever(change):
             loss.backward()
         lazyt.mark_step()
     assert followed() == 3
+
+
+def test_what_was_written_behind_autograd_so_far_and_is_not():
+    for step in range(6):
+        w, y = leaf(1, 3, 3), torch.randn(3, 3).to("lazyt")
+        loss = (w * y).sum()
+        if step == 5:
+            with torch.no_grad():
+                y.add_(1)
+            with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+                loss.backward()
+        else:
+            y.data.add_(1)
+            loss.backward()
+        lazyt.mark_step()
 
 
 def test_what_was_kept_and_then_replaced_is_read_as_it_is_now():

@@ -520,7 +520,7 @@ const uint64_t* Recorder::write(Call& call, uint64_t parts, uint64_t moved, cons
     const uint64_t* g = geometry[index];
     base::Meta written = meta_of_tensor(g);
     base::Meta natural = t.slots[s.slot];
-    bool covers = g[1] == 0 && written.is_dense() && written.span_bytes() == s.size_bytes;
+    bool covers = g[1] == 0 && written.numel() > 0 && written.is_dense() && written.span_bytes() == s.size_bytes;
     bool unwritten = !s.pending && !s.data;
     t.slots.push_back(unwritten && covers ? std::move(written) : std::move(natural));
     t.slot_bytes.push_back(s.size_bytes);

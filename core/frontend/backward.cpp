@@ -41,7 +41,7 @@ bool is_generated(const torch::autograd::Node& node) {
   return std::strncmp(typeid(node).name(), kNamespace, sizeof kNamespace - 1) == 0;
 }
 
-// Before PyTorch 2.10 a gradient's was its tensor's.
+// Where PyTorch knows none, a gradient's is its tensor's.
 template <class Metadata>
 uint64_t dtype_of_gradient(const Metadata& m) {
   if constexpr (requires { m.grad_dtype(); }) return static_cast<uint64_t>(m.grad_dtype().value_or(at::ScalarType::Undefined));
@@ -99,7 +99,24 @@ bool Backward::add_leaf(Leaf& leaf) {
   return true;
 }
 
-// False: the engine is to run it.
+// False: it was not made by this thread, in this trace, since its last backward.
+bool Backward::add_edge(Node* node, uint32_t input) {
+  uint32_t* order;
+  if (const uint64_t number = node->sequence_nr(); number == kLeafNode) {
+    order = &order_of_leaf_.try_emplace(node, kNotMet).first->second;
+  } else {
+    if (number < first_node_ || number - first_node_ >= order_.size() || node->thread_id() != thread_) return false;
+    order = &order_[number - first_node_];
+  }
+  if (*order == kNotMet) {
+    *order = static_cast<uint32_t>(nodes_.size());
+    nodes_.push_back(node);
+  }
+  graph_.push_back(uint64_t{*order} << 32 | input);
+  return true;
+}
+
+// False: it has something that the engine alone can do, or an edge that is none of this trace.
 bool Backward::add_node(Node& node) {
   if (!node.pre_hooks().empty() || !node.post_hooks().empty() || !node.tensor_pre_hooks().empty() || !node.retains_grad_hooks().empty()) return false;
   if (node.sequence_nr() == kLeafNode) {
@@ -110,48 +127,23 @@ bool Backward::add_node(Node& node) {
   for (uint32_t i = 0; i < node.num_inputs(); i++)
     if (node.input_metadata(i).device() != device(device_)) return false;
   graph_.insert(graph_.end(), {reinterpret_cast<uint64_t>(&typeid(node)), node.sequence_nr() - first_call_, node.num_outputs()});
-  for (const torch::autograd::Edge& edge : node.next_edges()) {
-    const Node* next = edge.function.get();
-    if (!next) {
-      graph_.push_back(kNoEdge);
-      continue;
-    }
-    uint32_t* order;
-    if (const uint64_t number = next->sequence_nr(); number == kLeafNode) {
-      order = &order_of_leaf_.try_emplace(next, kNotMet).first->second;
-    } else {
-      if (number < first_node_ || number - first_node_ >= order_.size() || next->thread_id() != at::RecordFunction::currentThreadId()) return false;
-      order = &order_[number - first_node_];
-    }
-    if (*order == kNotMet) {
-      *order = static_cast<uint32_t>(nodes_.size());
-      nodes_.push_back(edge.function.get());
-    }
-    graph_.push_back(uint64_t{*order} << 32 | edge.input_nr);
-  }
+  for (const torch::autograd::Edge& edge : node.next_edges())
+    if (!edge.is_valid()) graph_.push_back(kNoEdge);
+    else if (!add_edge(edge.function.get(), edge.input_nr)) return false;
   return true;
 }
 
-// False: it has something that the engine alone can do, or was not made in this trace, since its last backward.
 bool Backward::read_graph() {
-  graph_.clear(), nodes_.clear(), variables_.clear(), whole_.clear(), order_of_leaf_.clear();
   const size_t made = at::sequence_number::peek() - first_node_;
   if (made > kMaxNodes) return false;
   order_.assign(made, kNotMet);
+  thread_ = at::RecordFunction::currentThreadId();
   const auto keys = c10::impl::tls_local_dispatch_key_set();
   graph_.insert(graph_.end(), {keys.included_.raw_repr(), keys.excluded_.raw_repr(), outputs_.size()});
   for (size_t i = 0; i < outputs_.size(); i++) {
     const at::Tensor& t = outputs_[i];
     const auto& root = t.grad_fn();
-    if (!is_plain(t) || !root) return false;
-    const uint64_t number = root->sequence_nr();
-    if (number < first_node_ || number - first_node_ >= made || root->thread_id() != at::RecordFunction::currentThreadId()) return false;
-    uint32_t& order = order_[number - first_node_];
-    if (order == kNotMet) {
-      order = static_cast<uint32_t>(nodes_.size());
-      nodes_.push_back(root.get());
-    }
-    graph_.push_back(uint64_t{order} << 32 | t.output_nr());
+    if (!is_plain(t) || !root || !add_edge(root.get(), t.output_nr())) return false;
     add_tensor(t);
     add_tensor(gradients_[i]);
     whole_.push_back(state_if_ours(t));

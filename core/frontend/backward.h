@@ -50,6 +50,7 @@ class Backward {
   trace::Recorder* recorder() const;  // null: the engine's, whatever the graph is
   bool take_segment();
   bool read_graph();
+  bool add_edge(Node* node, uint32_t input);
   bool add_node(Node& node);
   bool add_leaf(Leaf& leaf);
   void add_tensor(const at::Tensor& t);
@@ -70,6 +71,7 @@ class Backward {
   std::vector<trace::Storage*> whole_;        // outputs', then leaves'
   std::vector<uint32_t> slots_;               // of whole_, when the engine was to run
   uint64_t first_node_ = 0, first_call_ = 0;  // numbers of nodes
+  uint64_t thread_ = 0;
   std::vector<uint32_t> order_;               // of a node by its number from first_node_ on, in nodes_
   std::unordered_map<const Node*, uint32_t> order_of_leaf_;
 };

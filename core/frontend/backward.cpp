@@ -91,9 +91,16 @@ void Backward::add_tensor(const at::Tensor& t) {
 
 bool Backward::add_leaf(Leaf& leaf) {
   const at::Tensor& v = leaf.variable;
-  if (!is_plain(v) || !v.requires_grad() || v.unsafeGetTensorImpl()->grad().defined() || leaf.tensor_post_acc_grad_hooks()) return false;
-  graph_.insert(graph_.end(), {kLeafNode, dtype_of_gradient(leaf.input_metadata(0))});
+  const at::Tensor& gradient = v.unsafeGetTensorImpl()->grad();
+  if (!is_plain(v) || !v.requires_grad() || leaf.tensor_post_acc_grad_hooks()) return false;
+  graph_.insert(graph_.end(), {kLeafNode, dtype_of_gradient(leaf.input_metadata(0)), gradient.defined()});
   add_tensor(v);
+  if (gradient.defined()) {  // the engine adds to it
+    if (!is_plain(gradient) || has_history(gradient) || state_if_ours(gradient)->device != device_) return false;
+    add_tensor(gradient);
+    added_to_.push_back(gradient);
+    written_.push_back(state_if_ours(gradient));
+  }
   variables_.push_back(v);
   whole_.push_back(state_if_ours(v));
   return true;
@@ -150,7 +157,10 @@ bool Backward::read_graph() {
   }
   for (size_t i = 0; i < nodes_.size(); i++)
     if (!add_node(*nodes_[i])) return false;
-  return true;
+  operands_.insert(operands_.end(), written_.begin(), written_.end());
+  std::vector<trace::Storage*> apart = operands_;
+  std::ranges::sort(apart);
+  return written_.empty() || std::ranges::adjacent_find(apart) == apart.end();
 }
 
 bool Backward::follow() {
@@ -221,7 +231,9 @@ bool Backward::take_segment() {
       recorder->bind(*state, slot);
     }
     count_created(static_cast<uint32_t>(bases.size()));
+    for (size_t i = 0; i < written_.size(); i++) recorder->bind(*written_[i], found->segment.written[i]);
   }
+  for (const at::Tensor& t : added_to_) t.unsafeGetTensorImpl()->bump_version();
   give_gradients(*found, bases);
   if (!keep_graph_)
     for (Node* n : nodes_) n->release_variables();
@@ -276,12 +288,16 @@ void Backward::learn() {
   if (!recorder) return;
   std::lock_guard lock(recorder->mutex());
   auto before = recorder->before(begin_);
-  auto segment = recorder->segment_since(begin_, operands_);
+  auto segment = recorder->segment_since(begin_, std::span(operands_).first(gradients_.size()), written_);
   if (!before || !segment || segment->tape != tape_ || !recorder->reads_what_nodes_keep(*segment)) return;
   Known known{.graph = std::move(graph_), .before = std::move(*before), .whole = std::move(slots_), .segment = std::move(*segment)};
   known.segment.tape = nullptr;
-  for (const at::Tensor& v : variables_)
-    if (!made_of(v.unsafeGetTensorImpl()->grad(), known)) return;
+  for (const at::Tensor& v : variables_) {
+    const at::Tensor& gradient = v.unsafeGetTensorImpl()->grad();
+    const bool was_there = std::ranges::any_of(added_to_, [&](const at::Tensor& t) { return t.is_same(gradient); });
+    if (was_there) known.gradients.emplace_back();
+    else if (!made_of(gradient, known)) return;
+  }
   std::vector<Known>& here = site_here().known;
   if (here.size() == kMaxKnown) here.erase(here.begin());
   here.push_back(std::move(known));

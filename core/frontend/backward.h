@@ -2,8 +2,8 @@
 //
 // Each call's tokens are known by the graph: its nodes are PyTorch's own, which depend on nothing but what they have kept, and that is
 // known by the trace so far. So where the trace came as it did, and the graph is built as it was, the gradients are made, whatever lies
-// between is not, and the nodes let go what they kept. The engine runs whatever else there is: hooks, functions in Python, gradients
-// that are added to others, second backwards, gradients of gradients.
+// between is not, and the nodes let go what they kept. The engine runs whatever else there is: hooks, functions in Python, second backwards,
+// gradients of gradients.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -67,7 +67,9 @@ class Backward {
   trace::Words graph_;
   std::vector<Node*> nodes_;
   std::vector<at::Tensor> variables_;         // of the leaves
-  std::vector<trace::Storage*> operands_;     // gradients_
+  std::vector<at::Tensor> added_to_;          // gradients that leaves have
+  std::vector<trace::Storage*> written_;      // of these
+  std::vector<trace::Storage*> operands_;     // gradients_, then what is added to
   std::vector<trace::Storage*> whole_;        // outputs', then leaves'
   std::vector<uint32_t> slots_;               // of whole_, when the engine was to run
   uint64_t first_node_ = 0, first_call_ = 0;  // numbers of nodes

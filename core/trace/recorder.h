@@ -104,9 +104,9 @@ class Recorder {
   const std::vector<base::Ref<Tape>>& tapes() const { return tapes_; }  // that are known
   base::Ref<Tape> followed() const { return own_ || !replay_ ? nullptr : tape_; }  // null: the trace is none that is known
   const Tape* expected() const { return (tape_ ? tape_ : guess_).get(); }  // what the trace follows, or is expected to
-  // What was recorded since `from`, by a caller with these operands, if it followed a known tape and can be followed at once the
-  // next time.
-  std::optional<Segment> segment_since(const Place& from, std::span<Storage* const> operands) const;
+  // What was recorded since `from`, by a caller with these operands, the second of which it has written, if it followed a known tape
+  // and can be followed at once the next time.
+  std::optional<Segment> segment_since(const Place& from, std::span<Storage* const> operands, std::span<Storage* const> written = {}) const;
   // What the trace brought before the place, for a caller whose records depend on it. None: something of it is not known.
   std::optional<Before> before(const Place& place) const;
   // Whether the trace, as it stands, brought that.

@@ -21,36 +21,59 @@ static const uint64_t* role_of_written(const TokenHeader& h) {
   return is_written(h.op->args.front()) ? first : is_written(h.op->args.back()) ? last : nullptr;
 }
 
-// Whether the token writes nothing but bytes that were made from slot `first` on.
-static bool writes_own(const TokenHeader& h, uint32_t first) {
+// The token that made the slot; null: none did, or it is before `first`.
+static const Token* maker_of(const Tape& tape, uint32_t slot, size_t first) {
+  const auto next = std::ranges::upper_bound(tape.tokens, slot, {}, &Token::first_result);
+  const size_t made = next - tape.tokens.begin() - 1;
+  if (next == tape.tokens.begin() || made < first) return nullptr;
+  const TokenHeader& h = tape.header(made);
+  return slot - tape.tokens[made].first_result < h.fresh + h.written ? &tape.tokens[made] : nullptr;
+}
+
+// Whether the token writes nothing but bytes that were made from slot `first` on, or those of `others`.
+static bool writes_own(const TokenHeader& h, uint32_t first, std::span<const uint32_t> others) {
   if (h.written == 0) return true;
   const std::vector<OpArg>& args = h.op->args;
   const bool only_self = h.written == 1 && args[0].written && args[0].type == ArgType::kTensor;
-  return only_self && low_of(*roles_of(h)) >= first;
+  const uint32_t slot = low_of(*roles_of(h));
+  return only_self && (slot >= first || std::ranges::find(others, slot) != others.end());
 }
 
 Place Recorder::place() const { return {epoch_, position_, scalars_.size(), next_slot_}; }
 
-std::optional<Segment> Recorder::segment_since(const Place& from, std::span<Storage* const> operands) const {
+std::optional<Segment> Recorder::segment_since(const Place& from, std::span<Storage* const> operands, std::span<Storage* const> written) const {
   if (own_ || !tape_ || from.epoch != epoch_ || from.tokens == position_) return std::nullopt;
   Segment s{.tape = tape_, .recorder = this, .begin = from, .end = place()};
-  for (size_t i = from.tokens; i < position_; i++) {
-    const TokenHeader& h = tape_->header(i);
-    // Random numbers are others each time, parts of operands may lie elsewhere.
-    if (h.op->random || tape_->tokens[i].parts != 0 || !writes_own(h, from.slots)) return std::nullopt;
-    s.multiplies |= h.op->multiplies;
-  }
   const auto first = std::ranges::lower_bound(tape_->inputs, from.slots), last = std::ranges::lower_bound(tape_->inputs, next_slot_);
   s.inputs = static_cast<uint32_t>(last - first);
   std::vector<bool> met(s.inputs);
+  // Whether the slot is one of before, or an input first met here.
+  const auto is_from_outside = [&](uint32_t slot) {
+    if (slot < from.slots) return true;
+    const auto input = std::lower_bound(first, last, slot);
+    if (input == last || *input != slot) return false;  // written by the segment, or by nobody
+    met[input - first] = true;
+    return true;
+  };
   for (const Storage* o : operands) {
     const bool here = o->epoch == epoch_;
     if (!here && slot_kept_for(*o)) return std::nullopt;
     s.operands.push_back(here ? o->slot : Segment::kUnread);
-    if (!here || o->slot < from.slots) continue;
-    const auto input = std::lower_bound(first, last, o->slot);
-    if (input == last || *input != o->slot) return std::nullopt;  // written by the segment, or by nobody
-    met[input - first] = true;
+    if (here && !is_from_outside(o->slot)) return std::nullopt;
+  }
+  for (const Storage* w : written) {
+    const Token* last_write = w->epoch == epoch_ ? maker_of(*tape_, w->slot, from.tokens) : nullptr;
+    const uint64_t* before = last_write ? role_of_written(tape_->header(last_write - tape_->tokens.data())) : nullptr;
+    if (!before || !is_from_outside(low_of(*before))) return std::nullopt;
+    s.operands.push_back(low_of(*before));
+    s.written.push_back(w->slot);
+  }
+  const auto before = std::span(s.operands).last(written.size());
+  for (size_t i = from.tokens; i < position_; i++) {
+    const TokenHeader& h = tape_->header(i);
+    // Random numbers are others each time, parts of operands may lie elsewhere.
+    if (h.op->random || tape_->tokens[i].parts != 0 || !writes_own(h, from.slots, before)) return std::nullopt;
+    s.multiplies |= h.op->multiplies;
   }
   // What it takes beside its operands may be another one the next time.
   if (std::ranges::find(met, false) != met.end()) return std::nullopt;
@@ -85,12 +108,11 @@ bool Recorder::reads_what_nodes_keep(const Segment& s) const {
   const auto is_kept = [&](uint32_t slot) {
     if (std::ranges::binary_search(t.inputs, slot) || std::ranges::find(s.operands, slot) != s.operands.end()) return true;
     for (std::optional<size_t> last_write;;) {
-      const auto next = std::ranges::upper_bound(t.tokens, slot, {}, &Token::first_result);
-      if (next == t.tokens.begin()) return false;
-      const size_t made = next - t.tokens.begin() - 1;
+      const Token* maker = maker_of(t, slot, 0);
+      if (!maker) return false;  // bytes that nobody wrote
+      const size_t made = maker - t.tokens.data();
       const TokenHeader& h = t.header(made);
-      const uint32_t result = slot - t.tokens[made].first_result;
-      if (result >= h.fresh + h.written) return false;  // bytes that nobody wrote
+      const uint32_t result = slot - maker->first_result;
       if (!last_write) last_write = made;
       const bool by_node = made > 0 && nodes_[made] != nodes_[made - 1];
       if (result < h.fresh || by_node) return *last_write == made || nodes_[*last_write] == nodes_[made];

@@ -35,6 +35,7 @@ struct Segment {
   const Recorder* recorder = nullptr;
   Place begin, end;
   std::vector<uint32_t> operands;       // the slot of each; kUnread: not read by the segment, nor before it in the trace
+  std::vector<uint32_t> written;        // slots of the last operands behind it, which it writes; to be bound by who follows it
   std::vector<lazyt_scalar_t> scalars;  // that it brings
   uint32_t inputs = 0;                  // of the trace, met first within it
   bool multiplies = false;              // an operator whose precision the user's settings decide

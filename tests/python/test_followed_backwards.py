@@ -208,14 +208,59 @@ def test_dropout_draws_anew():
     assert followed() == 4
 
 
-def test_gradients_are_added_up():
+@pytest.mark.parametrize("cut", [True, False], ids=["a program each", "one program"])
+def test_gradients_are_added_up(cut):
+    w = {d: [leaf(1, 3, device=d), leaf(2, 2, 3, device=d)] for d in ("lazyt", "cpu")}
+
+    def program(step, device):
+        v, u = w[device]
+        v.grad = u.grad = None
+        for i in range(4):
+            ((v + u) * u * (i + 1.0)).sum().backward()
+            if cut:
+                lazyt.mark_step()
+        return [*gradients(v, u), v.grad._version, u.grad.stride()]
+
+    both(program, 8)
+    # None and a gradient, each number of the four; all but the steps that are recorded and those that the engine runs once more.
+    assert followed() >= 16
+
+
+def test_gradients_that_are_set_to_zero():
     w = {d: leaf(1, 3, device=d) for d in ("lazyt", "cpu")}
 
     def program(step, device):
-        if step % 3 == 0:
-            w[device].grad = None
-        (w[device] * w[device]).sum().backward()
-        return gradients(w[device])
+        v = w[device]
+        if step > 0:
+            v.grad.zero_()
+        before = v.grad
+        (v * v).sum().backward()
+        return [*gradients(v), before is v.grad or step == 0]
+
+    assert len(both(program)) >= 4
+
+
+def test_a_gradient_that_two_leaves_share():
+    w = {d: [leaf(i, 3, device=d) for i in (1, 2)] for d in ("lazyt", "cpu")}
+
+    def program(step, device):
+        one, two = w[device]
+        one.grad = torch.ones(3).to(device)
+        two.grad = one.grad if step % 2 else one.grad.clone()
+        (one * two.exp()).sum().backward()
+        return gradients(one, two)
+
+    both(program, 12)
+
+
+def test_a_gradient_that_is_also_read():
+    w = {d: leaf(1, 3, device=d) for d in ("lazyt", "cpu")}
+
+    def program(step, device):
+        v = w[device]
+        v.grad = torch.full((3,), 2.0).to(device)
+        (v * v.grad).sum().backward() if step % 3 else (v * v.grad.clone()).sum().backward()
+        return gradients(v)
 
     both(program, 12)
 

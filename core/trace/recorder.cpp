@@ -73,6 +73,12 @@ const char* flush_reason_name(FlushReason reason) {
   return "Unknown";
 }
 
+void Recorder::replaced(const Storage& s) {
+  if (s.recorder && s.epoch == s.recorder->epoch_) s.recorder->disturbed_ = true;
+  if (!s.shared) return;
+  for (Recorder* r : all_recorders()) r->disturbed_ |= r->slot_kept_for(s) != nullptr;
+}
+
 void Recorder::set_data(Storage& s, base::Ref<exec::Data> data) {
   replaced(s);
   forget(s);
@@ -99,7 +105,7 @@ const uint32_t* Recorder::slot_kept_for(const Storage& s) const {
 
 // The storage's value is no longer what other traces take it for.
 void Recorder::forget_elsewhere(Storage& s) {
-  for (Recorder* r : all_recorders()) r->disturbed_ |= r->elsewhere_.erase(&s) > 0;
+  for (Recorder* r : all_recorders()) r->elsewhere_.erase(&s);
   s.shared = false;
 }
 

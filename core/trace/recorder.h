@@ -117,14 +117,13 @@ class Recorder {
   bool reads_what_nodes_keep(const Segment& segment) const;
   // Whether the trace takes the storages whole, under these slots.
   bool holds(std::span<Storage* const> storages, std::span<const uint32_t> slots) const;
-  // Nodes of autograd's graph from this number on were made in this trace, since its last backward.
-  uint64_t first_call() const { return nodes_[0]; }  // how many there were at the first call. REQUIRES: !empty()
+  // How many nodes of autograd's graph there were at the first call. REQUIRES: !empty().
+  uint64_t first_call() const { return nodes_[0]; }
+  // From this number on they were made in this trace, since its last backward.
   uint64_t first_node() const { return first_node_; }
   void set_first_node(uint64_t nodes) { first_node_ = nodes; }
   // A tensor shows other bytes than the storage's from now on: what autograd kept of it in this trace may be another value.
-  static void replaced(Storage& storage) {
-    if (storage.recorder && storage.epoch == storage.recorder->epoch_) storage.recorder->disturbed_ = true;
-  }
+  static void replaced(const Storage& storage);
 
   // Follows the segment, if its tape goes on here and each operand is what it was: its results have the slots they had, and those
   // that the caller wants must be bound before the mutex is let go. False: nothing has changed.

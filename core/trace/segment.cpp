@@ -13,8 +13,9 @@ bool Segment::makes(uint32_t slot) const {
 
 static const uint64_t* roles_of(const TokenHeader& h) { return reinterpret_cast<const uint64_t*>(&h) + kHeaderWords + h.signature; }
 
-// What was in the one tensor that the token writes: self, or out=. Null: it is another argument.
+// What was in the one tensor that the token writes: self, or out=. Null: it writes none, several, or another argument.
 static const uint64_t* role_of_written(const TokenHeader& h) {
+  if (h.written != 1) return nullptr;
   const auto is_written = [](const OpArg& a) { return a.written && a.type == ArgType::kTensor; };
   const uint64_t *first = roles_of(h), *end = first + h.roles, *last = first;
   for (const uint64_t* r = first; r < end; r += role_words(r)) last = r;
@@ -116,7 +117,7 @@ bool Recorder::reads_what_nodes_keep(const Segment& s) const {
       if (!last_write) last_write = made;
       const bool by_node = made > 0 && nodes_[made] != nodes_[made - 1];
       if (result < h.fresh || by_node) return *last_write == made || nodes_[*last_write] == nodes_[made];
-      const uint64_t* before = h.written == 1 ? role_of_written(h) : nullptr;
+      const uint64_t* before = role_of_written(h);
       if (!before) return false;
       if (*before & kUninitialised) return nodes_[*last_write] == nodes_[made];
       slot = low_of(*before);

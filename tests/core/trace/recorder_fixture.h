@@ -44,6 +44,7 @@ class RecorderTest : public ::testing::Test {
                                 double number = 0, bool with_number = false) {
     Call call;
     call.clear(&op);
+    call.nodes = nodes;
     for (size_t i = 0; i < operands.size(); i++) {
       if (op.args[i].written) call.writes.push_back(static_cast<uint32_t>(call.operands.size()));
       int64_t n = static_cast<int64_t>(operands[i]->size_bytes / 4);
@@ -78,6 +79,7 @@ class RecorderTest : public ::testing::Test {
   }
 
   Op add, mul, add_in_place;
+  uint64_t nodes = 0;  // of autograd's graph, before the next call
   Recorder recorder;
 };
 

@@ -18,6 +18,10 @@ class SegmentTest : public RecorderTest {
     std::lock_guard lock(recorder.mutex());
     return recorder.segment_since(from, operands);
   }
+  std::optional<Segment> since(const Place& from, std::vector<Storage*> operands, std::vector<Storage*> written) {
+    std::lock_guard lock(recorder.mutex());
+    return recorder.segment_since(from, operands, written);
+  }
   bool follow(const Segment& s, std::vector<Storage*> operands) {
     std::lock_guard lock(recorder.mutex());
     return recorder.follow(s, operands);
@@ -231,6 +235,142 @@ TEST_F(SegmentTest, WritesOfWhatItMadeAreOfTheSegment) {
   EXPECT_TRUE(segment->makes(segment->end.slots - 1));
   EXPECT_TRUE(follow(*segment, {&a, &b}));
   flush();
+}
+
+TEST_F(SegmentTest, OperandsThatAreToBeWrittenAreAndMayBeOthers) {
+  Storage a = input(), sum = input();
+  std::optional<Segment> segment;
+  for (int i = 0; i < 2; i++) {
+    const Place from = place();
+    record(add_in_place, {&sum, &a}, nullptr);
+    segment = since(from, {&a}, {&sum});
+    flush();
+  }
+  ASSERT_TRUE(segment);
+  ASSERT_EQ(segment->written.size(), 1u);
+  Storage b = input(), other = input();
+  ASSERT_TRUE(follow(*segment, {&b, &other}));
+  {
+    std::lock_guard lock(recorder.mutex());
+    recorder.bind(other, segment->written[0]);
+  }
+  Launch launch = flush();
+  EXPECT_EQ(launch.tape.get(), segment->tape.get());
+  EXPECT_EQ(other.data.get(), launch.outputs.at(0).get());
+}
+
+TEST_F(SegmentTest, AnOperandThatWasNotWrittenIsNoneThatIs) {
+  Storage a = input(), sum = input(), x;
+  for (int i = 0; i < 2; i++) {
+    const Place from = place();
+    record(add, {&sum, &a}, &x);
+    EXPECT_FALSE(since(from, {&a}, {&sum}));
+    flush();
+  }
+}
+
+// Of a trace of two calls, as a caller sees it whose records depend on more than the words.
+class BeforeTest : public SegmentTest {
+ protected:
+  void calls(double number, std::vector<uint64_t> nodes_at = {7, 8}) {
+    nodes = nodes_at[0];
+    record(mul, {&a}, &x, number, true);
+    nodes = nodes_at[1];
+    record(add, {&x, &a}, &y);
+  }
+  std::optional<Before> before() {
+    const Place here = place();
+    std::lock_guard lock(recorder.mutex());
+    return recorder.before(here);
+  }
+  bool came_as(const Before& b) {
+    std::lock_guard lock(recorder.mutex());
+    return recorder.came_as(b);
+  }
+  void SetUp() override {
+    calls(2);
+    flush();
+    calls(2);
+    known = before();
+    ASSERT_TRUE(known);
+    flush();
+  }
+  Storage a = input(), x, y;
+  std::optional<Before> known;
+};
+
+TEST_F(BeforeTest, NumbersAndNodesAreThoseThatTheyWere) {
+  calls(2, {107, 108});
+  EXPECT_TRUE(came_as(*known));
+  flush();
+  calls(3);
+  EXPECT_FALSE(came_as(*known));
+  flush();
+  calls(2, {7, 9});
+  EXPECT_FALSE(came_as(*known));
+  flush();
+}
+
+TEST_F(BeforeTest, WhatHooksHaveKeptIsNotKnown) {
+  calls(2, {7 | kHooked, 8 | kHooked});
+  EXPECT_FALSE(came_as(*known));
+  EXPECT_FALSE(before());
+  flush();
+}
+
+TEST_F(BeforeTest, ReplacedBytesOfTheTraceAreNotKnownAndOthersAreNothing) {
+  Storage other = input();
+  const auto replace = [&](Storage& s) {
+    std::lock_guard lock(recorder.mutex());
+    recorder.set_data(s, data(4));
+  };
+  calls(2);
+  replace(other);
+  EXPECT_TRUE(came_as(*known));
+  replace(a);
+  EXPECT_FALSE(came_as(*known));
+  flush();
+  calls(2);
+  EXPECT_TRUE(came_as(*known));
+  flush();
+}
+
+TEST_F(BeforeTest, NodesOfThisTraceBeginBehindTheLast) {
+  EXPECT_EQ(recorder.first_node(), 8u);
+  calls(2, {20, 21 | kHooked});
+  EXPECT_EQ(recorder.first_call(), 20u);
+  flush();
+  EXPECT_EQ(recorder.first_node(), 21u);
+}
+
+TEST_F(BeforeTest, WhatWasWrittenSinceANodeMayHaveKeptItIsNotRead) {
+  const auto reads = [&](std::vector<uint64_t> nodes_at, bool write) {
+    bool keeps = false;
+    for (int i = 0; i < 2; i++) {
+      nodes = nodes_at[0];
+      record(add, {&a, &a}, &x);
+      nodes = nodes_at[1];
+      record(mul, {&x, &a}, &y);
+      if (write) {
+        nodes = nodes_at[2];
+        record(add_in_place, {&x, &a}, nullptr);
+      }
+      nodes = nodes_at[3];
+      Storage z;
+      const Place from = place();
+      record(mul, {&x, &x}, &z);
+      const auto segment = since(from, {});
+      std::lock_guard lock(recorder.mutex());
+      keeps = segment && recorder.reads_what_nodes_keep(*segment);
+      recorder.forget(z);
+      recorder.flush(FlushReason::kMarkStep);
+    }
+    return keeps;
+  };
+  EXPECT_TRUE(reads({1, 2, 2, 2}, false));
+  EXPECT_FALSE(reads({1, 2, 2, 2}, true));  // y's node may have kept x
+  EXPECT_TRUE(reads({1, 1, 1, 2}, true));   // nobody can have
+  EXPECT_TRUE(reads({1, 2, 3, 3}, true));   // the write is a node's
 }
 
 TEST_F(SegmentTest, WhatAnotherThreadsTraceHoldsIsNotFollowed) {

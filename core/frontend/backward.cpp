@@ -245,7 +245,15 @@ void Backward::give_gradients(const Known& known, const std::vector<at::Tensor>&
     const Made& made = known.gradients[i];
     if (made.kind == Made::kNone) continue;
     const at::Tensor& base = bases[made.of];
-    variables_[i].mutable_grad() = made.kind == Made::kBase ? base : make_view(base, made.sizes, made.strides, made.offset);
+    c10::TensorImpl* impl = base.unsafeGetTensorImpl();
+    if (impl->version_counter().current_version() != made.version) impl->set_version_counter(c10::VariableVersion(made.version));  // a copy, say
+    at::Tensor& gradient = variables_[i].mutable_grad();
+    if (made.kind == Made::kBase) {
+      gradient = base;
+    } else {
+      gradient = make_view(base, made.sizes, made.strides, made.offset);
+      gradient.unsafeGetTensorImpl()->set_version_counter(impl->version_counter());
+    }
   }
 }
 
@@ -261,6 +269,7 @@ bool Backward::made_of(const at::Tensor& gradient, Known& known) const {
   const auto at = std::ranges::find(known.bases, state.slot);
   made.of = at - known.bases.begin();
   if (at == known.bases.end()) known.bases.push_back(state.slot);
+  made.version = gradient.unsafeGetTensorImpl()->version_counter().current_version();
   made.sizes = gradient.sizes().vec(), made.strides = gradient.strides().vec(), made.offset = gradient.storage_offset();
   // Two tensors over one storage stay two.
   const bool taken = std::ranges::any_of(known.gradients, [&](const Made& m) { return m.kind == Made::kBase && m.of == made.of; });

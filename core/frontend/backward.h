@@ -38,6 +38,7 @@ class Backward {
   struct Made {
     enum Kind : uint8_t { kNone, kBase, kViewOfBase } kind = kNone;
     size_t of = 0;  // which base
+    uint32_t version = 0;
     std::vector<int64_t> sizes, strides;  // of views
     int64_t offset = 0;
   };

@@ -538,7 +538,7 @@ def test_gradients_that_share_their_bytes_are_tensors_of_their_own():
         w, v = leaf(step, 2, 3, device=device), leaf(step + 1, 2, 3, device=device)
         torch.cat([w, v]).exp().sum().backward()
         w.grad.mul_(2)
-        return gradients(w, v)
+        return [*gradients(w, v), w.grad._version, v.grad._version]
 
     assert both(program)[-2:] == [6, 7]
 
@@ -560,6 +560,17 @@ def test_gradients_lie_as_the_engine_lays_them():
         v = leaf(step, 2, 3, 4, 4, device=device).detach().contiguous(memory_format=torch.channels_last).requires_grad_()
         (w.exp().sum() + v.sin().sum() + v.sum()).backward()
         return [*gradients(w, v), w.grad.stride(), v.grad.stride(), w.grad._version, w.grad._is_view(), w.grad.requires_grad]
+
+    assert both(program) == [2, 3, 4, 5, 6, 7]
+
+
+def test_gradients_that_the_engine_copies():
+    """To leaves that overlap themselves. A copy is a write, which their version tells."""
+
+    def program(step, device):
+        w = leaf(step, 3, device=device).detach().expand(4, 3).requires_grad_()
+        (w * w.sin()).sum().backward()
+        return [*gradients(w), w.grad.stride(), w.grad._version]
 
     assert both(program) == [2, 3, 4, 5, 6, 7]
 

@@ -185,7 +185,8 @@ void adaptive_pool_backward(const NodeView& v) {
   v.gives(v.dims(1));
 }
 void upsample(const NodeView& v) {
-  require(v.rank(0) == 4 && v.meta(size_t{0}).numel() > 0, "no image");
+  const Dims& in = v.dims(0);  // of no images at all, too
+  require(in.size() == 4 && std::find(in.begin() + 1, in.end(), 0) == in.end(), "no image");
   v.gives(resized(v, v.dims(0), 2, 1));
 }
 void upsample_backward(const NodeView& v) {

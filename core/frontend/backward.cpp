@@ -4,7 +4,6 @@
 #include <ATen/autocast_mode.h>
 #include <ATen/record_function.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
-#include <c10/core/impl/TorchDispatchModeTLS.h>
 #include <torch/csrc/autograd/anomaly_mode.h>
 
 #include <algorithm>
@@ -13,7 +12,6 @@
 #include <typeinfo>
 
 #include "base/counters.h"
-#include "frontend/dtype.h"
 #include "frontend/history.h"
 #include "frontend/storage.h"
 #include "frontend/thread_state.h"
@@ -30,8 +28,8 @@ constexpr uint64_t kNoEdge = UINT64_MAX, kLeafNode = UINT64_MAX;
 // Learning costs a look at the graph, in vain where each step brings other numbers.
 bool is_worth_another(uint32_t attempts) { return attempts <= 4 || std::has_single_bit(attempts); }
 
-bool is_watched() {
-  return c10::impl::TorchDispatchModeTLS::any_modes_set() || torch::autograd::AnomalyMode::is_enabled() || at::hasCallbacks() ||
+bool is_for_the_engine() {
+  return is_watched() || torch::autograd::AnomalyMode::is_enabled() || at::hasCallbacks() ||
          at::autocast::is_autocast_enabled(kDeviceType) || c10::InferenceMode::is_enabled() || one_by_one();
 }
 
@@ -48,8 +46,6 @@ uint64_t dtype_of_gradient(const Metadata& m) {
   return static_cast<uint64_t>(m.dtype().toScalarType());
 }
 
-bool is_plain(const at::Tensor& t) { return t.defined() && !t.key_set().has_any(kWatchers) && state_if_ours(t); }
-
 }  // namespace
 
 // A backward that has been recorded.
@@ -58,7 +54,7 @@ struct Backward::Known {
   trace::Before before;
   std::vector<uint32_t> whole;
   trace::Segment segment;  // without its tape, which keeps this
-  std::vector<uint32_t> bases;  // slots of the storages that gradients lie in
+  Bases bases;                  // that gradients lie in
   std::vector<Made> gradients;  // of the leaves
 };
 
@@ -81,28 +77,28 @@ trace::Recorder* Backward::recorder() const {
   return lane.recorder && lane.recorder == lane.own ? lane.recorder : nullptr;
 }
 
-void Backward::add_tensor(const at::Tensor& t) {
-  const auto sizes = t.sizes(), strides = t.strides();
-  graph_.push_back(trace::tagged(trace::kTensor, sizes.size(), static_cast<uint64_t>(from_torch(t.scalar_type()))));
-  graph_.push_back(static_cast<uint64_t>(t.storage_offset()));
-  graph_.insert(graph_.end(), sizes.begin(), sizes.end());
-  graph_.insert(graph_.end(), strides.begin(), strides.end());
+// A gradient that the segment takes. Null: the engine is to.
+trace::Storage* Backward::operand_in(const at::Tensor& gradient) const {
+  trace::Storage* state = state_if_plain(gradient);
+  return state && !has_history(gradient) && state->device == device_ ? state : nullptr;
 }
 
 bool Backward::add_leaf(Leaf& leaf) {
   const at::Tensor& v = leaf.variable;
   const at::Tensor& gradient = v.unsafeGetTensorImpl()->grad();
-  if (!is_plain(v) || !v.requires_grad() || leaf.tensor_post_acc_grad_hooks()) return false;
-  graph_.insert(graph_.end(), {kLeafNode, dtype_of_gradient(leaf.input_metadata(0)), gradient.defined()});
-  add_tensor(v);
+  trace::Storage* const state = state_if_plain(v);
+  if (!state || !v.requires_grad() || leaf.tensor_post_acc_grad_hooks()) return false;
+  graph_.append({kLeafNode, dtype_of_gradient(leaf.input_metadata(0)), gradient.defined()});
+  put_tensor(graph_, v);
   if (gradient.defined()) {  // the engine adds to it
-    if (!is_plain(gradient) || has_history(gradient) || state_if_ours(gradient)->device != device_) return false;
-    add_tensor(gradient);
+    trace::Storage* const sum = operand_in(gradient);
+    if (!sum) return false;
+    put_tensor(graph_, gradient);
     added_to_.push_back(gradient);
-    written_.push_back(state_if_ours(gradient));
+    written_.push_back(sum);
   }
   variables_.push_back(v);
-  whole_.push_back(state_if_ours(v));
+  whole_.push_back(state);
   return true;
 }
 
@@ -133,7 +129,7 @@ bool Backward::add_node(Node& node) {
   if (!is_generated(node)) return false;
   for (uint32_t i = 0; i < node.num_inputs(); i++)
     if (node.input_metadata(i).device() != device(device_)) return false;
-  graph_.insert(graph_.end(), {reinterpret_cast<uint64_t>(&typeid(node)), node.sequence_nr() - first_call_, node.num_outputs()});
+  graph_.append({reinterpret_cast<uint64_t>(&typeid(node)), node.sequence_nr() - first_call_, node.num_outputs()});
   for (const torch::autograd::Edge& edge : node.next_edges())
     if (!edge.is_valid()) graph_.push_back(kNoEdge);
     else if (!add_edge(edge.function.get(), edge.input_nr)) return false;
@@ -146,14 +142,15 @@ bool Backward::read_graph() {
   order_.assign(made, kNotMet);
   thread_ = at::RecordFunction::currentThreadId();
   const auto keys = c10::impl::tls_local_dispatch_key_set();
-  graph_.insert(graph_.end(), {keys.included_.raw_repr(), keys.excluded_.raw_repr(), outputs_.size()});
+  graph_.append({keys.included_.raw_repr(), keys.excluded_.raw_repr(), outputs_.size()});
   for (size_t i = 0; i < outputs_.size(); i++) {
     const at::Tensor& t = outputs_[i];
     const auto& root = t.grad_fn();
-    if (!is_plain(t) || !root || !add_edge(root.get(), t.output_nr())) return false;
-    add_tensor(t);
-    add_tensor(gradients_[i]);
-    whole_.push_back(state_if_ours(t));
+    trace::Storage* const state = state_if_plain(t);
+    if (!state || !root || !add_edge(root.get(), t.output_nr())) return false;
+    put_tensor(graph_, t);
+    put_tensor(graph_, gradients_[i]);
+    whole_.push_back(state);
   }
   for (size_t i = 0; i < nodes_.size(); i++)
     if (!add_node(*nodes_[i])) return false;
@@ -179,13 +176,13 @@ void note_backward() {
 
 bool Backward::take_segment() {
   static base::Counter &followed = base::counter("BackwardFollowed");
-  if (outputs_.empty() || outputs_.size() != gradients_.size() || !is_lazy(outputs_[0]) || is_watched()) return false;
+  if (outputs_.empty() || outputs_.size() != gradients_.size() || !is_lazy(outputs_[0]) || is_for_the_engine()) return false;
   device_ = static_cast<uint32_t>(outputs_[0].get_device());
   trace::Recorder* recorder = this->recorder();
   if (!recorder) return false;
   for (const at::Tensor& g : gradients_) {
-    if (!is_plain(g) || has_history(g) || state_if_ours(g)->device != device_) return false;
-    operands_.push_back(state_if_ours(g));
+    operands_.push_back(operand_in(g));
+    if (!operands_.back()) return false;
   }
   // f(tape, what is known of it here), the tape that is followed first, until it is true.
   const auto any_known = [&](auto&& f) {
@@ -214,23 +211,16 @@ bool Backward::take_segment() {
     for (const trace::Storage* s : whole_) slots_.push_back(s->slot);
     if (!recorder->holds(whole_, slots_)) return learns_ = false;
     any_known([&](const base::Ref<trace::Tape>& tape, Site& site, Known& k) {
-      if (k.whole != slots_ || k.graph != graph_ || k.segment.end.tokens >= max_pending()) return false;
-      if (!has_settings_of(thread_state().lanes[device_], k.segment.multiplies)) return false;
+      if (k.whole != slots_ || !(graph_ == k.graph)) return false;
       k.segment.tape = tape;
-      if (recorder->follow(k.segment, operands_)) found = &k, site.attempts = 0;
+      if (follow_segment(thread_state().lanes[device_], k.segment, operands_)) found = &k, site.attempts = 0;
       k.segment.tape = nullptr;
       return found != nullptr;
     });
     if (!found) return false;
     site_here().attempts = 0;
     followed.add_locked();
-    for (const uint32_t slot : found->bases) {
-      const base::Meta& m = recorder->expected()->slots[slot];
-      trace::Storage* state;
-      bases.push_back(make_result({m.dims.data(), m.dims.size()}, {m.strides.data(), m.strides.size()}, to_torch(m.dtype), device_, &state));
-      recorder->bind(*state, slot);
-    }
-    count_created(static_cast<uint32_t>(bases.size()));
+    bases = found->bases.make(*recorder);
     for (size_t i = 0; i < written_.size(); i++) recorder->bind(*written_[i], found->segment.written[i]);
   }
   for (const at::Tensor& t : added_to_) t.unsafeGetTensorImpl()->bump_version();
@@ -261,19 +251,14 @@ void Backward::give_gradients(const Known& known, const std::vector<at::Tensor>&
 bool Backward::made_of(const at::Tensor& gradient, Known& known) const {
   Made& made = known.gradients.emplace_back();
   if (!gradient.defined()) return true;
-  if (!is_plain(gradient) || gradient.requires_grad() || gradient.dim() > 64) return false;
-  const trace::Storage& state = *state_if_ours(gradient);
-  if (!state.pending || state.slot < begin_.slots) return false;
-  const base::Meta& natural = tape_->slots[state.slot];
-  if (natural.dtype != from_torch(gradient.scalar_type())) return false;
-  const auto at = std::ranges::find(known.bases, state.slot);
-  made.of = at - known.bases.begin();
-  if (at == known.bases.end()) known.bases.push_back(state.slot);
-  made.version = gradient.unsafeGetTensorImpl()->version_counter().current_version();
-  made.sizes = gradient.sizes().vec(), made.strides = gradient.strides().vec(), made.offset = gradient.storage_offset();
-  // Two tensors over one storage stay two.
-  const bool taken = std::ranges::any_of(known.gradients, [&](const Made& m) { return m.kind == Made::kBase && m.of == made.of; });
-  made.kind = !taken && made.offset == 0 && meta_of(gradient) == natural ? Made::kBase : Made::kViewOfBase;
+  const auto place = known.bases.add(gradient, known.segment);
+  if (!place) return false;
+  made = {.kind = place->whole ? Made::kBase : Made::kViewOfBase,
+          .of = place->of,
+          .version = gradient.unsafeGetTensorImpl()->version_counter().current_version(),
+          .sizes = gradient.sizes().vec(),
+          .strides = gradient.strides().vec(),
+          .offset = gradient.storage_offset()};
   return true;
 }
 
@@ -299,14 +284,14 @@ void Backward::learn() {
   auto before = recorder->before(begin_);
   auto segment = recorder->segment_since(begin_, std::span(operands_).first(gradients_.size()), written_);
   if (!before || !segment || segment->tape != tape_ || !recorder->reads_what_nodes_keep(*segment)) return;
-  Known known{.graph = std::move(graph_), .before = std::move(*before), .whole = std::move(slots_), .segment = std::move(*segment)};
-  known.segment.tape = nullptr;
+  Known known{.graph = trace::Words(graph_.begin(), graph_.end()), .before = std::move(*before), .whole = std::move(slots_), .segment = std::move(*segment)};
   for (const at::Tensor& v : variables_) {
     const at::Tensor& gradient = v.unsafeGetTensorImpl()->grad();
     const bool was_there = std::ranges::any_of(added_to_, [&](const at::Tensor& t) { return t.is_same(gradient); });
     if (was_there) known.gradients.emplace_back();
     else if (!made_of(gradient, known)) return;
   }
+  known.segment.tape = nullptr;
   std::vector<Known>& here = site_here().known;
   if (here.size() == kMaxKnown) here.erase(here.begin());
   here.push_back(std::move(known));

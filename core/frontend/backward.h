@@ -13,6 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "frontend/follow.h"
 #include "trace/segment.h"
 #include "trace/storage.h"
 #include "trace/words.h"
@@ -53,8 +54,8 @@ class Backward {
   bool read_graph();
   bool add_edge(Node* node, uint32_t input);
   bool add_node(Node& node);
+  trace::Storage* operand_in(const at::Tensor& gradient) const;
   bool add_leaf(Leaf& leaf);
-  void add_tensor(const at::Tensor& t);
   bool made_of(const at::Tensor& gradient, Known& known) const;
   void give_gradients(const Known& known, const std::vector<at::Tensor>& bases);
 
@@ -65,7 +66,7 @@ class Backward {
   base::Ref<trace::Tape> tape_;  // that the trace follows
   bool learns_ = false;
   // The graph as words, from the outputs on: nodes in the order in which they are met. Empty until read.
-  trace::Words graph_;
+  trace::WordBuffer graph_;
   std::vector<Node*> nodes_;
   std::vector<at::Tensor> variables_;         // of the leaves
   std::vector<at::Tensor> added_to_;          // gradients that leaves have

@@ -2,7 +2,6 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/as_strided.h>
-#include <c10/core/impl/TorchDispatchModeTLS.h>
 
 #include "base/counters.h"
 #include "frontend/dtype.h"
@@ -21,12 +20,6 @@ const at::Tensor* tensor_in(const GraphValue& v) {
   return t ? *t : nullptr;
 }
 
-// Modes and transforms see each call.
-bool is_watched() {
-  constexpr c10::DispatchKeySet kTransforms{c10::DispatchKey::FuncTorchDynamicLayerFrontMode, c10::DispatchKey::Functionalize};
-  return c10::impl::TorchDispatchModeTLS::any_modes_set() || c10::impl::tls_local_dispatch_key_set().included_.has_any(kTransforms);
-}
-
 }  // namespace
 
 // False: the arguments are none by which the graph can be known.
@@ -43,18 +36,12 @@ bool CapturedGraph::read(std::span<const GraphValue> arguments) {
     } else if (const auto* truth = std::get_if<bool>(&v)) {
       words_.append({trace::tagged(trace::kBool), *truth});
     } else if (const at::Tensor* t = tensor_in(v)) {
-      trace::Storage* state = t->defined() && !t->key_set().has_any(kWatchers) ? state_if_ours(*t) : nullptr;
+      trace::Storage* state = state_if_plain(*t);
       if (!state || (notes_history && has_history(*t))) return false;
       if (operands_.empty()) device_ = state->device;
-      const base::DType dtype = from_torch(t->scalar_type());
-      if (state->device != device_ || dtype == LAZYT_DTYPE_INVALID) return false;
+      if (state->device != device_ || from_torch(t->scalar_type()) == LAZYT_DTYPE_INVALID) return false;
       operands_.push_back(state);
-      const auto sizes = t->sizes(), strides = t->strides();
-      uint64_t* w = words_.extend(2 + 2 * sizes.size());
-      *w++ = trace::tagged(trace::kTensor, sizes.size(), static_cast<uint64_t>(dtype));
-      *w++ = static_cast<uint64_t>(t->storage_offset());
-      w = std::copy(sizes.begin(), sizes.end(), w);
-      std::copy(strides.begin(), strides.end(), w);
+      put_tensor(words_, *t);
     } else {
       words_.push_back(trace::tagged(trace::kNone));
     }
@@ -76,21 +63,12 @@ bool CapturedGraph::follow(std::span<const GraphValue> arguments, std::vector<Gr
     // The tape that is expected first: arguments alone do not tell steps apart.
     for (const bool expected : {true, false})
       for (const Known& known : known_) {
-        const trace::Segment& s = known.segment;
-        if (found || (s.tape.get() == recorder.expected()) != expected || !(words_ == known.arguments)) continue;
-        if (s.end.tokens >= max_pending() || !has_settings_of(lane, s.multiplies)) continue;
-        if (recorder.follow(s, operands_)) found = &known;
+        if (found || (known.segment.tape.get() == recorder.expected()) != expected || !(words_ == known.arguments)) continue;
+        if (follow_segment(lane, known.segment, operands_)) found = &known;
       }
     if (!found) return called.add(), false;
     followed.add_locked();
-    const trace::Tape& tape = *found->segment.tape;
-    for (const uint32_t slot : found->bases) {
-      const base::Meta& m = tape.slots[slot];
-      trace::Storage* state;
-      bases.push_back(make_result({m.dims.data(), m.dims.size()}, {m.strides.data(), m.strides.size()}, to_torch(m.dtype), device_, &state));
-      recorder.bind(*state, slot);
-    }
-    count_created(static_cast<uint32_t>(bases.size()));
+    bases = found->bases.make(recorder);
   }
   results.clear();
   results.reserve(found->results.size());
@@ -118,7 +96,7 @@ std::optional<CapturedGraph::Made> CapturedGraph::made_of(const GraphValue& resu
     return Made{.kind = Made::kArgument, .of = static_cast<size_t>(a - arguments.begin())};
   if (auto r = std::ranges::find_if(before, is_it); r != before.end())
     return Made{.kind = Made::kResult, .of = static_cast<size_t>(r - before.begin())};
-  const trace::Storage* state = t->defined() && !t->key_set().has_any(kWatchers) && !t->requires_grad() ? state_if_ours(*t) : nullptr;
+  const trace::Storage* state = t->requires_grad() ? nullptr : state_if_plain(*t);
   if (!state) return std::nullopt;
   Made made{.sizes = t->sizes().vec(), .strides = t->strides().vec(), .offset = t->storage_offset()};
   const auto holds_it = [&](const GraphValue& v) {
@@ -129,15 +107,9 @@ std::optional<CapturedGraph::Made> CapturedGraph::made_of(const GraphValue& resu
     made.kind = Made::kViewOfArgument, made.of = a - arguments.begin();
     return made;
   }
-  if (!state->pending || !known.segment.makes(state->slot)) return std::nullopt;
-  const base::Meta& natural = known.segment.tape->slots[state->slot];
-  if (natural.dtype != from_torch(t->scalar_type())) return std::nullopt;
-  const auto at = std::ranges::find(known.bases, state->slot);
-  made.of = at - known.bases.begin();
-  if (at == known.bases.end()) known.bases.push_back(state->slot);
-  // Two tensors over one storage stay two.
-  const bool taken = std::ranges::any_of(known.results, [&](const Made& m) { return m.kind == Made::kBase && m.of == made.of; });
-  made.kind = !taken && made.offset == 0 && meta_of(*t) == natural ? Made::kBase : Made::kViewOfBase;
+  const auto place = known.bases.add(*t, known.segment);
+  if (!place) return std::nullopt;
+  made.kind = place->whole ? Made::kBase : Made::kViewOfBase, made.of = place->of;
   return made;
 }
 

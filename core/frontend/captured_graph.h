@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "frontend/follow.h"
 #include "trace/segment.h"
 #include "trace/storage.h"
 #include "trace/words.h"
@@ -47,7 +48,7 @@ class CapturedGraph {
   struct Known {
     trace::Words arguments;
     trace::Segment segment;
-    std::vector<uint32_t> bases;  // slots of the storages that results lie in
+    Bases bases;  // that results lie in
     std::vector<Made> results;
   };
   bool read(std::span<const GraphValue> arguments);

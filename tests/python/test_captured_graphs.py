@@ -6,6 +6,7 @@ import threading
 import lazyt
 import pytest
 import torch
+from lstm_by_hand import Cell
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -36,22 +37,6 @@ def step_of(f, *arguments):
     results = f(*arguments)
     lazyt.mark_step()
     return results.cpu()
-
-
-class Cell(nn.Module):
-    """Views, results of several uses, and a loop."""
-
-    def __init__(self):
-        super().__init__()
-        self.of_input, self.of_hidden = nn.Linear(5, 16), nn.Linear(4, 16)
-
-    def forward(self, x):
-        h = c = torch.zeros(x.shape[1], 4, device=x.device)
-        for token in x:
-            i, f, g, o = (self.of_input(token) + self.of_hidden(h)).chunk(4, 1)
-            c = f.sigmoid() * c + i.sigmoid() * g.tanh()
-            h = o.sigmoid() * c.tanh()
-        return h
 
 
 def trained(compiled: bool, steps: int = 8, read_loss: bool = False):

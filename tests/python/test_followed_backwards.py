@@ -8,6 +8,7 @@ import lazyt
 import pytest
 import torch
 import torch.nn.functional as F
+from lstm_by_hand import Cell
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -48,22 +49,6 @@ def both(program, steps: int = 8) -> list[int]:
 
 def gradients(*leaves):
     return [0 if w.grad is None else w.grad.clone() for w in leaves]
-
-
-class Cell(nn.Module):
-    """Views, values of several uses, and a loop."""
-
-    def __init__(self):
-        super().__init__()
-        self.of_input, self.of_hidden = nn.Linear(5, 16), nn.Linear(4, 16)
-
-    def forward(self, x):
-        h = c = torch.zeros(x.shape[1], 4, device=x.device)
-        for token in x:
-            i, f, g, o = (self.of_input(token) + self.of_hidden(h)).chunk(4, 1)
-            c = f.sigmoid() * c + i.sigmoid() * g.tanh()
-            h = o.sigmoid() * c.tanh()
-        return h
 
 
 class Images(nn.Module):

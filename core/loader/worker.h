@@ -75,8 +75,10 @@ class Worker {
   void submit(std::function<void()> run, std::function<void(const base::Status&)> lost = nullptr, bool anywhere = false);
   // Whether submit would not block now.
   bool has_room();
-  // Whether a task waits for its turn.
+  // Whether a task waits for its turn. [any thread]
   bool has_queue();
+  // More is expected soon: behind its task the thread looks for it for so long, once, before it sleeps. [any thread]
+  void stay_awake(std::chrono::nanoseconds patience);
   // The calling thread in the worker's place: while a turn lives, what is submitted waits. Nothing watches it. It ends on
   // the thread that has taken it.
   class Turn {

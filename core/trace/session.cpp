@@ -288,8 +288,9 @@ namespace {
 // not see the threads that the executor has for longer programs; and nothing watches it.
 constexpr uint32_t kHandOverNs = 30'000, kWaitedForNs = 300'000, kWaitedForOnOneThreadNs = 5'000'000;
 
-// What has begun while it was recorded mostly ends within so much: who waits for it looks for that before it sleeps.
-constexpr std::chrono::microseconds kNearlyDone{200};
+// What has begun while it was recorded mostly ends within so much: who waits for it looks for that before it sleeps. And the next mostly
+// begins so soon behind it: the executor looks for that.
+constexpr std::chrono::microseconds kNearlyDone{1000}, kNextBegins{100};
 
 bool takes_at_most(uint32_t ns, const Variant& variant) { return variant.launch_ns.load(std::memory_order_relaxed) <= ns; }
 // Of a synchronous device.
@@ -348,6 +349,7 @@ base::Status Session::flush(Recorder& recorder, FlushReason reason) {
   if (ahead_on_ && launch->variant->launch_ns.load(std::memory_order_relaxed) == UINT32_MAX) draft = ahead_.begin(launch->tape, launch->variant);
   executor().submit([this, launch, device]() mutable {
     execute(*launch, device);
+    if (launch->early) executor().stay_awake(kNextBegins);
     launch.reset();
   }, [launch](const base::Status& lost) {
     auto error = lost.with_note(fmt::format("launch {}", launch->step), describe(*launch->tape));

@@ -201,6 +201,24 @@ TEST(Worker, TurnsAndTasksOfManyThreadsNeverOverlap) {
   EXPECT_GT(turns, 0);
 }
 
+TEST(Worker, AThreadThatStaysAwakeLeavesTurnsTakesWhatComesAndEnds) {
+  std::atomic<int> ran = 0;
+  {
+    Worker worker;
+    worker.submit([&] { worker.stay_awake(1h), ran++; });
+    worker.drain();
+    {
+      Worker::Turn turn = worker.try_turn();
+      EXPECT_TRUE(turn);
+      worker.submit([&] { ran++; });
+    }
+    worker.drain();
+    EXPECT_EQ(ran, 2);
+    worker.submit([&] { worker.stay_awake(1h); });
+    worker.drain();
+  }
+}
+
 TEST(Worker, DestructorRunsWhatWasSubmitted) {
   std::atomic<int> ran = 0;
   {

@@ -23,6 +23,25 @@ def make(folder):
         lambda x, y, s: x + s * y,
         exact=True,
     )
+    yes_yes, yes_no = torch.tensor([True, True, False, False]), torch.tensor([True, False, True, False])
+    for alpha in (0, 1, 2):
+        of_bools = [yes_yes, yes_no, alpha]
+        c.case(
+            f"add_bool_alpha{alpha}",
+            "aten::add.Tensor",
+            of_bools,
+            lambda x, y, s: torch.add(x, y, alpha=s),
+            exact=True,
+        )
+    c.case(
+        "add_bool_host_alpha",
+        "aten::add.Tensor",
+        [yes_yes, yes_no, Arg("%h0")],
+        lambda x, y, s: x,
+        exact=True,
+        host=[("b1", 0)],
+    )
+    c.case("add_bool_scalar", "aten::add.Scalar", [yes_yes, True, 0], lambda x, v, s: x, exact=True)
     c.case("add_f64", "aten::add.Tensor", [a.double(), b.double(), 1], lambda x, y, s: x + y)
     c.case("add_scalar", "aten::add.Scalar", [a, 1.5, 1], lambda x, v, s: x + v)
     c.case("sub", "aten::sub.Tensor", [a, b, 1], lambda x, y, s: x - y)

@@ -100,6 +100,7 @@ struct PointwiseRules {
   static Reg plus_scaled(const Context& c, Reg a, Reg b, uint64_t alpha) {
     const bool one = c.arg(alpha).kind == LAZYT_ARG_INT ? c.arg(alpha).payload == 1
                                                        : c.arg(alpha).kind == LAZYT_ARG_DOUBLE && c.constant(alpha) == 1;
+    if (c.type() == Type::kBool) return c.k.op(Op::kOr, a, one ? b : c.k.op(Op::kAnd, b, held(c, alpha)));
     if (one) return c.k.op(Op::kAdd, a, b);
     return c.k.op(Op::kFma, b, held(c, alpha), a);
   }
@@ -137,7 +138,6 @@ struct PointwiseRules {
   template <int sign>
   static Reg add(const Context& c) {
     const Reg a = held(c, 0), b = held(c, 1);
-    if (sign > 0 && c.type() == Type::kBool) return c.k.op(Op::kOr, a, b);
     if (sign > 0) return plus_scaled(c, a, b, 2);
     const bool one = c.arg(2).kind == LAZYT_ARG_INT && c.arg(2).payload == 1;
     if (one) return c.k.op(Op::kSub, a, b);

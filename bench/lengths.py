@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 
 PARSER = argparse.ArgumentParser(description=__doc__)
-PARSER.add_argument("--tokens", type=int, default=192, help="of the text (a recorder keeps 256 tapes)")
+PARSER.add_argument("--tokens", type=int, default=192, help="of the text (a recorder keeps 1,024 tapes)")
 PARSER.add_argument("--rounds", type=int, default=3, help="of the known lengths")
 PARSER.add_argument("--json", metavar="FILE", help="write the numbers")
 ARGS = PARSER.parse_args()

@@ -8,7 +8,9 @@
 namespace lazyt::trace {
 namespace {
 
-constexpr size_t kMaxTapes = 256;
+// Tapes that are known: as many as there are programs (cache/program_cache.h), but of long ones, which take memory, a few.
+constexpr size_t kMaxTapes = 1024, kFewTapes = 256;
+constexpr size_t kMaxWords = 8 << 20;  // of more than a few, 64 MiB
 
 // Guarded by recording_lock.
 uint64_t last_epoch = 0, last_step = 0;
@@ -559,13 +561,18 @@ void Recorder::finish_tape() {
 }
 
 void Recorder::evict() {
-  if (tapes_.size() < kMaxTapes) return;
-  auto oldest = std::min_element(tapes_.begin(), tapes_.end(), [](auto& a, auto& b) { return a->used < b->used; });
-  for (auto& t : tapes_)
-    if (t->next == *oldest) t->next = nullptr;
-  (*oldest)->next = nullptr;
-  (*oldest)->forgotten = true;
-  tapes_.erase(oldest);
+  size_t words = tape_->words.size();
+  if (tapes_.size() >= kFewTapes)
+    for (auto& t : tapes_) words += t->words.size();
+  while (tapes_.size() >= kMaxTapes || (tapes_.size() >= kFewTapes && words > kMaxWords)) {
+    auto oldest = std::min_element(tapes_.begin(), tapes_.end(), [](auto& a, auto& b) { return a->used < b->used; });
+    for (auto& t : tapes_)
+      if (t->next == *oldest) t->next = nullptr;
+    words -= (*oldest)->words.size();
+    (*oldest)->next = nullptr;
+    (*oldest)->forgotten = true;
+    tapes_.erase(oldest);
+  }
 }
 
 Launch Recorder::flush(FlushReason reason) {

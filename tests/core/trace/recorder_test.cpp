@@ -241,6 +241,34 @@ TEST_F(RecorderTest, EachSettingHasTapesOfItsOwn) {
   EXPECT_EQ(recorder.tape_count(), 0u);
 }
 
+TEST_F(RecorderTest, TheLastThousandStepsAreKnown) {
+  auto step = [&](int64_t size) {
+    Storage a = input(size), x;
+    const bool replayed = record(add, {&a, &a}, &x);
+    flush();
+    recorder.forget(x);
+    return replayed;
+  };
+  for (int64_t size = 1; size <= 1034; size++) EXPECT_FALSE(step(size));
+  EXPECT_EQ(recorder.tape_count(), 1024u);
+  EXPECT_TRUE(step(11));
+  EXPECT_FALSE(step(10));
+}
+
+TEST_F(RecorderTest, OfLongStepsTheLast256AreKnown) {
+  auto step = [&](int64_t size) {
+    Storage a = input(size), x;
+    const bool replayed = record(add, {&a, &a}, &x);
+    for (int i = 1; i < 3000; i++) record(add, {&a, &a}, &x);
+    flush();
+    recorder.forget(x);
+    return replayed;
+  };
+  for (int64_t size = 1; size <= 260; size++) EXPECT_FALSE(step(size));
+  EXPECT_EQ(recorder.tape_count(), 256u);
+  EXPECT_TRUE(step(5));
+}
+
 TEST_F(RecorderTest, WithoutReplayEveryStepIsRecordedAndNoTapeIsKept) {
   recorder.set_replay(false);
   Storage a = input(), b = input();

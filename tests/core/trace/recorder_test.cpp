@@ -241,32 +241,32 @@ TEST_F(RecorderTest, EachSettingHasTapesOfItsOwn) {
   EXPECT_EQ(recorder.tape_count(), 0u);
 }
 
-TEST_F(RecorderTest, TheLastThousandStepsAreKnown) {
-  auto step = [&](int64_t size) {
+// Steps that differ in their size alone.
+class ManyStepsTest : public RecorderTest {
+ protected:
+  // Whether the step was known at its first call.
+  bool step(int64_t size, int calls = 1) {
     Storage a = input(size), x;
     const bool replayed = record(add, {&a, &a}, &x);
+    for (int i = 1; i < calls; i++) record(add, {&a, &a}, &x);
     flush();
     recorder.forget(x);
     return replayed;
-  };
+  }
+};
+
+TEST_F(ManyStepsTest, TheLastThousandAreKnown) {
   for (int64_t size = 1; size <= 1034; size++) EXPECT_FALSE(step(size));
   EXPECT_EQ(recorder.tape_count(), 1024u);
   EXPECT_TRUE(step(11));
   EXPECT_FALSE(step(10));
 }
 
-TEST_F(RecorderTest, OfLongStepsTheLast256AreKnown) {
-  auto step = [&](int64_t size) {
-    Storage a = input(size), x;
-    const bool replayed = record(add, {&a, &a}, &x);
-    for (int i = 1; i < 3000; i++) record(add, {&a, &a}, &x);
-    flush();
-    recorder.forget(x);
-    return replayed;
-  };
-  for (int64_t size = 1; size <= 260; size++) EXPECT_FALSE(step(size));
+TEST_F(ManyStepsTest, OfLongOnesTheLast256AreKnown) {
+  constexpr int kCalls = 3000;
+  for (int64_t size = 1; size <= 260; size++) EXPECT_FALSE(step(size, kCalls));
   EXPECT_EQ(recorder.tape_count(), 256u);
-  EXPECT_TRUE(step(5));
+  EXPECT_TRUE(step(5, kCalls));
 }
 
 TEST_F(RecorderTest, WithoutReplayEveryStepIsRecordedAndNoTapeIsKept) {

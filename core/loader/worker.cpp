@@ -130,21 +130,13 @@ struct Worker::State {
   std::condition_variable not_empty, room, progress;
   std::deque<std::shared_ptr<Task>> queue;
   std::shared_ptr<Task> running;
-  std::atomic<bool> stop{false};
-  bool ended = false, cancelled = false;
+  bool stop = false, ended = false, cancelled = false;
   std::optional<std::thread::id> turn;  // the thread that has the worker's place
   uint64_t submitted = 0, finished = 0;
   std::atomic<uint64_t> busy_ns{0};
-  std::atomic<size_t> queued{0};  // queue's size, to be looked at without the mutex
-  nanoseconds patience{0};        // before the thread sleeps, once
+  nanoseconds patience{0};  // before the thread sleeps, once
   std::shared_ptr<Thread> current;  // the thread that serves the queue
   std::thread thread;
-  void push(std::shared_ptr<Task> task) { queue.push_back(std::move(task)), queued = queue.size(); }  // REQUIRES: mutex
-  std::shared_ptr<Task> pop() {                                                                      // REQUIRES: mutex
-    std::shared_ptr<Task> task = std::move(queue.front());
-    queue.pop_front(), queued = queue.size();
-    return task;
-  }
   size_t unfinished() const { return queue.size() + (running ? 1 : 0); }  // REQUIRES: mutex
   // Who found no room is woken once half of the tasks are done: to wake a thread takes as long as a short task.
   bool has_much_room() const { return unfinished() <= capacity / 2; }
@@ -262,7 +254,7 @@ void Worker::submit(std::function<void()> run, std::function<void(const base::St
     // A task that waited for room would wait for its own end.
     if (!state_->runs_here() && state_->unfinished() >= state_->capacity)
       state_->room.wait(lock, [this] { return state_->has_much_room(); });
-    state_->push(std::move(task));
+    state_->queue.push_back(std::move(task));
     state_->submitted++;
     if (state_->turn) return;  // its end wakes the thread
   }
@@ -274,7 +266,10 @@ bool Worker::has_room() {
   return state_->unfinished() < state_->capacity;
 }
 
-bool Worker::has_queue() { return state_->queued != 0; }
+bool Worker::has_queue() {
+  std::lock_guard lock(state_->mutex);
+  return !state_->queue.empty();
+}
 
 void Worker::stay_awake(nanoseconds patience) {
   std::lock_guard lock(state_->mutex);
@@ -298,7 +293,8 @@ void Worker::help() {
     {
       std::lock_guard lock(state_->mutex);
       if (state_->running || state_->turn || state_->queue.empty() || !state_->queue.front()->anywhere) return;
-      task = state_->pop();
+      task = std::move(state_->queue.front());
+      state_->queue.pop_front();
       state_->turn = std::this_thread::get_id();
       turns++;
     }
@@ -344,13 +340,17 @@ void Worker::loop(const std::shared_ptr<State>& state, Thread& thread) {
   while (true) {
     if (const nanoseconds patience = std::exchange(state->patience, {}); patience.count() > 0) {
       lock.unlock();
-      base::look_for(patience, [&] { return state->queued != 0 || state->stop; });
+      base::look_for(patience, [&] {
+        std::lock_guard look(state->mutex);
+        return state->stop || !state->queue.empty();
+      });
       lock.lock();
     }
     state->not_empty.wait(lock, [&] { return !state->turn && (state->stop || !state->queue.empty()); });
     if (state->queue.empty()) break;
     {
-      std::shared_ptr<Task> task = state->pop();
+      std::shared_ptr<Task> task = std::move(state->queue.front());
+      state->queue.pop_front();
       state->running = task;
       lock.unlock();
       const auto start = std::chrono::steady_clock::now();

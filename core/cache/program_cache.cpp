@@ -28,6 +28,7 @@ size_t ProgramCache::size() const {
 }
 
 void ProgramCache::clear() {
+  executables_.clear();
   Entries old(0);
   std::lock_guard lock(mutex_);
   entries_.swap(old);

@@ -4,10 +4,10 @@
 // nothing else is kept of a program: its block is as large as its tape.
 #pragma once
 
-#include <cstring>
 #include <mutex>
 
 #include "base/sha256.h"
+#include "cache/executables.h"
 #include "cache/lru.h"
 #include "exec/plan.h"
 #include "ir/program.h"
@@ -27,19 +27,15 @@ class ProgramCache {
   // Replaces the key's plan. [any thread]
   void insert(const Key& key, base::Ref<exec::Plan> plan);
   size_t size() const;
+  // What plans share. [any thread]
+  Executables& executables() { return executables_; }
   void clear();
 
  private:
-  struct Hasher {
-    size_t operator()(const Key& key) const {
-      size_t first;
-      std::memcpy(&first, key.data(), sizeof first);
-      return first;
-    }
-  };
-  using Entries = Lru<Key, base::Ref<exec::Plan>, Hasher>;
+  using Entries = Lru<Key, base::Ref<exec::Plan>, base::DigestHash>;
   mutable std::mutex mutex_;
   Entries entries_;
+  Executables executables_;
 };
 
 }  // namespace lazyt::cache

@@ -93,8 +93,8 @@ base::Result<std::vector<Refusal>> refusals(const ir::Graph& graph, const base::
 base::Result<base::Ref<exec::Plan>> compile(ir::Graph graph, const base::Ref<loader::Device>& device,
                                             lazyt_compile_flags_t flags, exec::HostRunner* host_runner,
                                             std::vector<Refusal>* refusals, const Decompose& decompose,
-                                            uint64_t piece_bytes) {
-  LAZYT_ASSIGN_OR_RETURN(Partition partition, partition_for(std::move(graph), device, decompose, piece_bytes));
+                                            Pieces pieces) {
+  LAZYT_ASSIGN_OR_RETURN(Partition partition, partition_for(std::move(graph), device, decompose, pieces.bytes));
   const std::string& backend = device->plugin->info.name;
   log_refusals(backend, partition.refusals);
   if (refusals) refusals->insert(refusals->end(), partition.refusals.begin(), partition.refusals.end());
@@ -108,11 +108,18 @@ base::Result<base::Ref<exec::Plan>> compile(ir::Graph graph, const base::Ref<loa
   plan->host_runner = host_runner;
   plan->outputs = to_exec(partition.outputs);
   plan->steps.reserve(partition.segments.size());
+  cache::Executables::Turns turns;
+  const auto executable_of = [&](const ir::Graph& graph) -> base::Result<base::Ref<loader::Executable>> {
+    const auto program = ir::Program::from_graph(graph);
+    // A program that is one segment is shared as a plan (cache/program_cache.h).
+    if (!pieces.shared || partition.segments.size() < 2) return loader::Executable::compile(device, *program, flags);
+    return pieces.shared->get(device, *program, flags, turns);
+  };
   for (size_t s = 0; s < partition.segments.size(); s++) {
     Segment& segment = partition.segments[s];
     exec::Step step;
     if (!segment.on_host) {
-      auto executable = loader::Executable::compile(device, *ir::Program::from_graph(segment.graph), flags);
+      auto executable = executable_of(segment.graph);
       if (!executable.ok())
         return executable.status().with_note(
             "compile",

@@ -7,6 +7,7 @@
 
 #include "base/ref.h"
 #include "base/status.h"
+#include "cache/executables.h"
 #include "exec/host_runner.h"
 #include "exec/plan.h"
 #include "ir/graph.h"
@@ -22,14 +23,19 @@ using Refuses = std::function<base::Result<std::vector<bool>>(const ir::Graph&)>
 using Decompose = std::function<base::Result<std::optional<ir::Graph>>(const ir::Graph& graph, std::vector<bool> refused,
                                                                        const Refuses& refuses)>;
 
+// How what is taken whole is cut all the same, on synchronous devices.
+struct Pieces {
+  uint64_t bytes = 0;                     // as cut()'s
+  cache::Executables* shared = nullptr;  // what other plans' pieces and segments are; null: each is compiled
+};
+
 // The plan has no name yet: its owner gives it one. host_runner may be null when nothing is refused;
 // else FAILED_PRECONDITION names the operators. refusals: appended to, also when compiling
-// fails; may be null. Without decompose, what is refused runs on the host as it is. piece_bytes: as cut()'s, for synchronous
-// devices. REQUIRES: graph is verified. [any thread]
+// fails; may be null. Without decompose, what is refused runs on the host as it is. REQUIRES: graph is verified. [any thread]
 base::Result<base::Ref<exec::Plan>> compile(ir::Graph graph, const base::Ref<loader::Device>& device,
                                             lazyt_compile_flags_t flags, exec::HostRunner* host_runner,
                                             std::vector<Refusal>* refusals = nullptr, const Decompose& decompose = nullptr,
-                                            uint64_t piece_bytes = 0);
+                                            Pieces pieces = {});
 
 // What of the graph would run on the host, and why.
 base::Result<std::vector<Refusal>> refusals(const ir::Graph& graph, const base::Ref<loader::Device>& device,

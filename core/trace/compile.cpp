@@ -68,7 +68,8 @@ base::Result<Compiled> compile(Prepared prepared, const base::Ref<loader::Device
   LAZYT_ASSIGN_OR_RETURN(const int64_t bytes, piece_bytes());
   LAZYT_ASSIGN_OR_RETURN(result.plan,
                          partition::compile(std::move(prepared.graph), device, prepared.flags, host_runner,
-                                            &result.refusals, &passes::decompose_and_mark, prepared.whole ? 0 : static_cast<uint64_t>(bytes)));
+                                            &result.refusals, &passes::decompose_and_mark,
+                                            {prepared.whole ? 0 : static_cast<uint64_t>(bytes), &programs.executables()}));
   result.plan->name = std::move(prepared.name);
   programs.insert(prepared.key, result.plan);
   return result;

@@ -89,6 +89,20 @@ def test_whole_programs_are_equal_bit_by_bit():
     assert int(number) > 0
 
 
+def test_steps_that_differ_in_a_size_share_the_pieces_without_it(model, on_device):
+    """A tail that grows is in one piece of a new program; the others are compiled for the first one."""
+    shared = []
+    for n in range(2, 8):
+        x, tail = inputs()[0], torch.randn(n)
+        before = lazyt.metrics.counter_value("SharedExecutable")
+        equal((on_device(x.to("lazyt")).sum() * tail.to("lazyt").sum()).item(), (model(x).sum() * tail.sum()).item())
+        shared.append(lazyt.metrics.counter_value("SharedExecutable") - before)
+    assert min(shared[1:]) >= LAYERS / 2, shared
+    # The layers are alike and their weights are not: each has its own.
+    x = inputs()[0]
+    equal(on_device(x.to("lazyt")).sum().item(), model(x).sum().item())
+
+
 def test_a_step_that_is_not_waited_for_is_not_begun(on_device):
     for x in inputs(3):
         y = on_device(x.to("lazyt"))

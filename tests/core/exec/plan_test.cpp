@@ -49,7 +49,7 @@ class PlanTest : public ::testing::Test {
     for (uint32_t n = 0; n < graph.value().nodes.size(); n++)
       graph.value().nodes[n].source =
           std::make_shared<ir::SourceLine>(ir::SourceLine{"model.py", "", 10 + n});
-    auto plan = partition::compile(graph.value(), plugin.device, 0, &runner, nullptr, nullptr, piece_bytes);
+    auto plan = partition::compile(graph.value(), plugin.device, 0, &runner, nullptr, nullptr, {piece_bytes});
     EXPECT_TRUE(plan.ok()) << plan.status().to_string();
     plan.value()->name = "step 3: train.py:12";
     return plan.value();

@@ -41,6 +41,31 @@ TEST(Compile, MakesAStepOfEachSegment) {
   EXPECT_EQ(refusals[0].op, "aten::lgamma");
 }
 
+TEST(Compile, PlansShareTheSegmentsThatAreEqual) {
+  FakePlugin plugin;
+  plugin->refused = {"aten::lgamma"};
+  FakeHostRunner runner;
+  cache::Executables executables;
+  const auto compiled = [&](const std::string& text) {
+    auto plan = compile(parse(text), plugin.device, 0, &runner, nullptr, nullptr, {0, &executables});
+    EXPECT_TRUE(plan.ok()) << plan.status().to_string();
+    return std::move(plan).value();
+  };
+  const auto a = compiled(kChain), b = compiled(R"(program(%0: f32[2]) {
+  %1 = aten::neg(%0) : f32[2]
+  %2 = aten::lgamma(%1) : f32[2]
+  %3 = aten::add.Tensor(%2, %1, 1) : f32[2]
+  return %3
+})");
+  EXPECT_EQ(a->steps[0].executable, b->steps[0].executable);
+  EXPECT_NE(a->steps[2].executable, b->steps[2].executable);
+  EXPECT_EQ(plugin->compiles, 3);
+  // What is one segment is kept as a plan.
+  compiled("program(%0: f32[2]) {\n %1 = aten::neg(%0) : f32[2]\n return %1\n}");
+  EXPECT_EQ(plugin->compiles, 4);
+  EXPECT_EQ(executables.size(), 3u);
+}
+
 TEST(Compile, ADeviceStepsPlanKeepsNoMemoryForWhatItDoesNotNeed) {
   FakePlugin plugin;
   auto plan = compile(parse(R"(program(%0: f32[2]) {

@@ -190,7 +190,7 @@ class RunEarlyTest : public EarlyTest {
   RunEarlyTest() : plugin(true, true) {
     auto graph = ir::parse(program());
     EXPECT_TRUE(graph.ok()) << graph.status().to_string();
-    plan = partition::compile(graph.value(), plugin.device, 0, nullptr, nullptr, nullptr, 32).value();
+    plan = partition::compile(graph.value(), plugin.device, 0, nullptr, nullptr, nullptr, {32}).value();
     auto fill = [this](Storage& s, float value) {
       const float values[] = {value, -value};
       s.data = base::make_ref<exec::Data>(base::Meta::contiguous(LAZYT_DTYPE_FLOAT32, {2}), 8,

@@ -9,6 +9,7 @@
 
 #include "base/counters.h"
 #include "ir/registry.h"
+#include "ir/shapes.h"
 
 namespace lazyt::trace {
 namespace {
@@ -122,8 +123,8 @@ bool role_goes_on(Row& row) {
 }
 
 bool token_goes_on(Row& row, const TokenHeader& h) {
-  if (!row.same(kHeaderWords)) return false;
   row.forget_changes();
+  if (!row.same(kHeaderWords)) return false;
   const uint64_t* end = row.words() + h.signature;
   const std::string_view name = h.op->functional_name;
   const bool ints_are_sizes = name == "aten::full" || name == "aten::ones" || name == "aten::zeros";
@@ -148,6 +149,14 @@ bool alike(const Tape& a, const Tape& b) {
          a.slots.size() == b.slots.size() && a.inputs == b.inputs &&
          std::ranges::equal(a.tokens, b.tokens, same_token) &&
          std::ranges::equal(a.scalars, b.scalars, same_scalar);
+}
+
+// What the storages that it writes become follows from more than the words.
+bool makes_storages(const TokenHeader& h) {
+  const uint64_t* roles = reinterpret_cast<const uint64_t*>(&h) + kHeaderWords + h.signature;
+  bool makes = h.written > 0;
+  for (const uint64_t* r = roles; r < roles + h.roles; r += role_words(r)) makes = makes || (*r & kUninitialised);
+  return makes;
 }
 
 // As words, since that is what goes on.
@@ -194,11 +203,19 @@ base::Ref<Tape> following(const Tape& a, const Tape& b, const Tape& c) {
   if (!alike(a, b) || !alike(b, c)) return nullptr;
   auto next = base::make_ref<Tape>();
   next->words = c.words;
-  Row row(a.words.data(), b.words.data(), c.words.data(), next->words.data());
-  for (size_t i = 0; i < c.tokens.size(); i++)
-    if (!token_goes_on(row, c.header(i))) return nullptr;
-  if (next->words == c.words) return nullptr;
   next->tokens = c.tokens;
+  next->guessed = true;
+  Row row(a.words.data(), b.words.data(), c.words.data(), next->words.data());
+  uint64_t hash = 0;
+  for (size_t i = 0; i < c.tokens.size(); i++) {
+    const TokenHeader& h = c.header(i);
+    if (!token_goes_on(row, h)) return nullptr;
+    Token& token = next->tokens[i];
+    token.guessed = row.changed();
+    if (token.guessed && makes_storages(h)) next->guessed = false;
+    hash = token.prefix_hash = prefix_hash(hash, {&next->words[token.offset], kHeaderWords + h.signature + h.roles + h.metas});
+  }
+  if (next->words == c.words) return nullptr;
   next->slots = c.slots;
   next->slot_bytes = c.slot_bytes;
   if (!slots_go_on(a, b, c, *next) || !operands_lie_in_their_storages(*next)) return nullptr;
@@ -210,7 +227,7 @@ base::Ref<Tape> following(const Tape& a, const Tape& b, const Tape& c) {
 }
 
 bool same_program(const Tape& a, const Tape& b) {
-  return alike(a, b) && a.words == b.words && a.slots == b.slots && a.slot_bytes == b.slot_bytes;
+  return &a == &b || (alike(a, b) && a.words == b.words && a.slots == b.slots && a.slot_bytes == b.slot_bytes);
 }
 
 Draft::Result* Draft::get() {
@@ -223,7 +240,8 @@ Draft::Result* Draft::get() {
     line_.clear();
     if (!next) return;
     try {
-      if (auto prepared = prepare(*next, outputs()); prepared.ok())
+      // Sizes that fit each other so far need not go on to: an index that grows along a dim that does not, say.
+      if (auto prepared = prepare(*next, outputs()); prepared.ok() && ir::verify_shapes(prepared.value().graph).ok())
         result_ = Result{std::move(next), std::move(prepared).value()};
     } catch (const std::exception&) {  // no memory, say
     }
@@ -241,19 +259,7 @@ std::shared_ptr<Draft> Ahead::begin(base::Ref<Tape> tape, base::Ref<Variant> var
   recent_.push_front(std::move(tape));
   if (recent_.size() > kRecent) recent_.pop_back();
   if (line.size() < 3) return nullptr;
-  auto draft = std::make_shared<Draft>(std::move(line), std::move(variant));
-  std::lock_guard lock(mutex_);
-  latest_ = draft;
-  return draft;
-}
-
-void Ahead::help() {
-  std::shared_ptr<Draft> draft;
-  {
-    std::lock_guard lock(mutex_);
-    draft = std::exchange(latest_, nullptr);
-  }
-  if (draft) draft->get();
+  return std::make_shared<Draft>(std::move(line), std::move(variant));
 }
 
 void Ahead::finish(Draft& draft, const Compile& compile) {
@@ -264,7 +270,7 @@ void Ahead::finish(Draft& draft, const Compile& compile) {
     if (!compiled.ok() || !compiled.value().refusals.empty()) return;
     Compiled& c = compiled.value();
     guesses_.push_front(
-        {std::move(result->tape), draft.outputs(), std::move(c.rewrites), std::move(c.plan), c.cached});
+        {result->tape, draft.outputs(), std::move(c.rewrites), std::move(c.plan), c.cached});
     if (guesses_.size() > kGuesses) guesses_.pop_back();
   } catch (const std::exception&) {
   }
@@ -272,8 +278,6 @@ void Ahead::finish(Draft& draft, const Compile& compile) {
 
 void Ahead::clear() {
   recent_.clear(), guesses_.clear();
-  std::lock_guard lock(mutex_);
-  latest_ = nullptr;
 }
 
 std::optional<Ahead::Guess> Ahead::take(const Tape& tape, std::span<const uint32_t> outputs) {

@@ -5,10 +5,12 @@
 // as from there to the third, a fourth is written as they go on. It becomes a program while the third is run,
 // by the thread that waits for that one's values, and is compiled while the host records what it stands for.
 // What was written so is a guess: it is run only for a recorded tape that is equal to it, word by word. A
-// wrong guess has cost a compilation, nothing else.
+// wrong guess has cost a compilation, nothing else. The recorder expects the guess next and follows it, but asks for
+// what the results of each operator with other sizes are, as of one that no tape has (Recorder::append).
 //
 // A backend is handed no program that eager would refuse: tapes go on only where all operators whose sizes
-// change are of those whose results' sizes are copies, sums or products of their operands'.
+// change are of those whose results' sizes are copies, sums or products of their operands', and the sizes
+// of what follows fit each other (ir/shapes.h).
 #pragma once
 
 #include <cstdint>
@@ -29,7 +31,8 @@
 namespace lazyt::trace {
 
 // The tape that follows if what changed from a to b and from b to c goes on so; null if it does not, or
-// nothing changed. It has no variant, and no prefix hashes: it is to be lowered and compared, not followed.
+// nothing changed. It has no variant. It is `guessed`, for a recorder to expect, unless operators write to what has
+// another size: what their storages then are only recording says.
 base::Ref<Tape> following(const Tape& a, const Tape& b, const Tape& c);
 
 // Whether both are lowered to the same program.
@@ -67,10 +70,9 @@ class Ahead {
   };
 
   // A program is about to be run for the first time. Null if there is no line of tapes that it may be part
-  // of. REQUIRES: calls of this function are in the order of the launches, one at a time.
+  // of. Who is about to wait for it may get() what follows meanwhile. REQUIRES: calls of this function are in the order of the
+  // launches, one at a time.
   std::shared_ptr<Draft> begin(base::Ref<Tape> tape, base::Ref<Variant> variant);
-  // The calling thread is about to wait: it prepares what was begun last, if nobody has. [any thread]
-  void help();
 
   // The rest is for the executor's thread, or the one that has its turn.
 
@@ -84,9 +86,7 @@ class Ahead {
 
  private:
   std::deque<base::Ref<Tape>> recent_;  // newest first; begin's
-  std::mutex mutex_;
-  std::shared_ptr<Draft> latest_;  // under the mutex
-  std::deque<Guess> guesses_;      // newest first; the executor's
+  std::deque<Guess> guesses_;           // newest first; the executor's
 };
 
 }  // namespace lazyt::trace

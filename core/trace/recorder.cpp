@@ -28,10 +28,6 @@ std::vector<Recorder*>& all_recorders() {
   return *all;
 }
 
-uint64_t token_hash(uint64_t seed, const uint64_t* words, size_t count) {
-  return base::hash128(words, count * 8, seed).low;
-}
-
 // As two words, as they were stored a moment ago: one load of both waited until their stores, and all before them, were in the
 // cache (0.8 us of 7.9 for ten operators, two of them with a number).
 void push_by_words(std::vector<lazyt_scalar_t>& to, const lazyt_scalar_t& from) {
@@ -397,7 +393,8 @@ const uint64_t* Recorder::replay(Call& call) {
   moved_.clear();
   if (moved && !can_move(call, moved)) moved = 0;
   if (moved) move_words(call, moved);
-  if (!(tape_ && matches(call, *tape_, position_)) && !((position_ == 0 || tape_) && switch_tape(call, parts, moved, inputs, slot))) {
+  const bool is_next = tape_ && matches(call, *tape_, position_);
+  if (is_next ? tape_->is_guess(position_) : !((position_ == 0 || tape_) && switch_tape(call, parts, moved, inputs, slot))) {
     undo_roles(inputs, slot);
     unmove_words(call);
     return nullptr;
@@ -410,7 +407,7 @@ const uint64_t* Recorder::replay(Call& call) {
 // A trace that has left its tape (a size has changed, say) mostly makes the same calls there: what is equal word by word has
 // the same results. A call more or less, and slots are no longer the same.
 const uint64_t* Recorder::replay_parent(Call& call) {
-  if (!parent_ || position_ >= parent_->tokens.size()) return nullptr;
+  if (!parent_ || position_ >= parent_->tokens.size() || parent_->is_guess(position_)) return nullptr;
   const Token& token = parent_->tokens[position_];
   const TokenHeader& h = parent_->header(position_);
   if (h.op != call.op || h.signature != call.signature.size()) return nullptr;
@@ -471,6 +468,7 @@ void Recorder::start_own_tape() {
 const uint64_t* Recorder::append(Call& call, const Words& metas, uint32_t fresh,
                                  std::shared_ptr<const ir::SourceLine> source) {
   blocked_by_ = nullptr;
+  if (const uint64_t* words = confirm_guess(call, metas, fresh)) return words;
   if (!own_) start_own_tape();
   const uint64_t parts = parts_that_move(call);
   const uint64_t moved = words_that_move(call, parts);
@@ -478,6 +476,27 @@ const uint64_t* Recorder::append(Call& call, const Words& metas, uint32_t fresh,
   moved_.clear();
   if (moved) move_words(call, moved);
   return write(call, parts, moved, metas.data(), metas.size(), fresh, std::move(source));
+}
+
+// The call is what was guessed, and its results are: the trace goes on along the guess.
+const uint64_t* Recorder::confirm_guess(Call& call, const Words& metas, uint32_t fresh) {
+  if (own_ || !tape_ || !tape_->is_guess(position_)) return nullptr;
+  const Token& token = tape_->tokens[position_];
+  const TokenHeader& h = tape_->header(position_);
+  if (h.fresh != fresh || h.metas != metas.size() || !can_be_parts(call, token.parts) || !can_move(call, token.moved)) return nullptr;
+  const size_t inputs = inputs_.size();
+  const uint32_t slot = next_slot_;
+  if (!take_roles(call, token.parts)) return nullptr;
+  moved_.clear();
+  if (token.moved) move_words(call, token.moved);
+  const uint64_t* guess = reinterpret_cast<const uint64_t*>(&h) + kHeaderWords + h.signature + h.roles;
+  if (!matches(call, *tape_, position_) || std::memcmp(guess, metas.data(), h.metas * 8) != 0) {
+    unmove_words(call);
+    undo_roles(inputs, slot);
+    return nullptr;
+  }
+  commit(call, h);
+  return guess;
 }
 
 // Appends a token. REQUIRES: own_; call.roles taken, its words moved. metas: not of tape_.
@@ -533,31 +552,47 @@ const uint64_t* Recorder::write(Call& call, uint64_t parts, uint64_t moved, cons
     t.slots.push_back(unwritten && covers ? std::move(written) : std::move(natural));
     t.slot_bytes.push_back(s.size_bytes);
   }
-  uint64_t seed = t.tokens.empty() ? 0 : t.tokens.back().prefix_hash;
-  t.tokens.push_back({offset, next_slot_, token_hash(seed, &t.words[offset], t.words.size() - offset), std::move(source), parts, moved});
+  const uint64_t before = t.tokens.empty() ? 0 : t.tokens.back().prefix_hash;
+  t.tokens.push_back({offset, next_slot_, prefix_hash(before, std::span(t.words).subspan(offset)), std::move(source), parts, moved});
   aligned_ = aligned_ && goes_on_as_parent(call, parts);
   commit(call, header);
   return &t.words[offset] + kHeaderWords + header.signature + header.roles;
 }
 
+// The known tape of as many tokens, if there is one, that is what the tape begins with.
+Tape* Recorder::known_like(const Tape& tape, size_t tokens) const {
+  const uint64_t end_hash = tape.tokens[tokens - 1].prefix_hash;
+  for (const auto& t : tapes_) {
+    if (t->tokens.size() != tokens || t->tokens.back().prefix_hash != end_hash) continue;
+    if (std::memcmp(t->words.data(), tape.words.data(), t->words.size() * 8) == 0) return t.get();
+  }
+  return nullptr;
+}
+
 // The trace ends here: tape_ becomes a finished tape that ends here, too.
 void Recorder::finish_tape() {
-  if (!own_ && tape_->tokens.size() == position_) return;
-  const uint64_t end_hash = tape_->tokens[position_ - 1].prefix_hash;
-  for (const auto& t : tapes_) {
-    if (t->tokens.size() != position_ || t->tokens.back().prefix_hash != end_hash) continue;
-    if (std::memcmp(t->words.data(), tape_->words.data(), t->words.size() * 8) != 0) continue;
-    tape_ = t;
+  const bool ends_here = !own_ && tape_->tokens.size() == position_;
+  if (ends_here && !tape_->guessed) return;
+  if (Tape* known = known_like(*tape_, position_)) {
+    tape_ = base::Ref<Tape>(known);
     return;
   }
-  if (!own_) start_own_tape();
+  if (!own_ && !ends_here) start_own_tape();
   if (replay_) {
     evict();
     tapes_.push_back(tape_);
-    // Kept for long, and grown by doubling.
-    Tape& t = *tape_;
-    t.words.shrink_to_fit(), t.tokens.shrink_to_fit(), t.slots.shrink_to_fit(), t.slot_bytes.shrink_to_fit();
   }
+  Tape& t = *tape_;
+  // A guess is as long as it will be, and the executor may read it.
+  if (std::exchange(t.guessed, false)) return;
+  // Kept for long, and grown by doubling.
+  t.words.shrink_to_fit(), t.tokens.shrink_to_fit(), t.slots.shrink_to_fit(), t.slot_bytes.shrink_to_fit();
+}
+
+void Recorder::expect(const base::Ref<Tape>& after, base::Ref<Tape> guess) {
+  if (!replay_ || position_ > 0 || last_ != after || after->next || !guess->guessed || guess->flags != flags()) return;
+  if (Tape* known = known_like(*guess, guess->tokens.size())) guess = base::Ref<Tape>(known);
+  after->next = guess_ = std::move(guess);
 }
 
 void Recorder::evict() {

@@ -80,7 +80,7 @@ class Recorder {
   // The call is the next token of a known tape, or the one that the tape which this trace has left has here: records it and
   // returns the words of its result metas, valid until the next call. Null otherwise, and nothing has changed.
   const uint64_t* replay(Call& call);
-  // Records a call that no tape has next. metas: fresh results, then written ones, as put_meta writes.
+  // Records a call that no tape has next, or only a guess. metas: fresh results, then written ones, as put_meta writes.
   // Returns where they now stand; null if blocked_by(). REQUIRES: the operands lie on the recorder's device.
   const uint64_t* append(Call& call, const Words& metas, uint32_t fresh, std::shared_ptr<const ir::SourceLine> source);
   // After either returned null: the recorder in whose trace an operand is pending. Without the mutex, that one is
@@ -102,11 +102,14 @@ class Recorder {
   // How far the trace has come.
   Place place() const;
   const std::vector<base::Ref<Tape>>& tapes() const { return tapes_; }  // that are known
-  base::Ref<Tape> followed() const { return own_ || !replay_ ? nullptr : tape_; }  // null: the trace is none that is known
+  base::Ref<Tape> followed() const { return own_ || !replay_ || (tape_ && tape_->guessed) ? nullptr : tape_; }  // null: the trace is none that is known
   const Tape* expected() const { return (tape_ ? tape_ : guess_).get(); }  // what the trace follows, or is expected to
   // What was recorded since `from`, by a caller with these operands, the second of which it has written, if it followed a known tape
   // and can be followed at once the next time.
   std::optional<Segment> segment_since(const Place& from, std::span<Storage* const> operands, std::span<Storage* const> written = {}) const;
+  // The trace that comes after `after`, which was cut last, may follow a guessed tape. Nothing happens if it has begun already, or what
+  // follows is known.
+  void expect(const base::Ref<Tape>& after, base::Ref<Tape> guess);
   // What the trace brought before the place, for a caller whose records depend on it. None: something of it is not known.
   std::optional<Before> before(const Place& place) const;
   // Whether the trace, as it stands, brought that.
@@ -188,6 +191,8 @@ class Recorder {
   bool switch_tape(Call& call, uint64_t parts, uint64_t moved, size_t inputs, uint32_t slot);
   bool goes_on_as_parent(const Call& call, uint64_t parts) const;
   const uint64_t* replay_parent(Call& call);
+  const uint64_t* confirm_guess(Call& call, const Words& metas, uint32_t fresh);
+  Tape* known_like(const Tape& tape, size_t tokens) const;
   const uint64_t* write(Call& call, uint64_t parts, uint64_t moved, const uint64_t* metas, size_t count, uint32_t fresh,
                         std::shared_ptr<const ir::SourceLine> source);
   void follow_tape(base::Ref<Tape> tape);

@@ -43,7 +43,7 @@ static bool writes_own(const TokenHeader& h, uint32_t first, std::span<const uin
 Place Recorder::place() const { return {epoch_, position_, scalars_.size(), next_slot_}; }
 
 std::optional<Segment> Recorder::segment_since(const Place& from, std::span<Storage* const> operands, std::span<Storage* const> written) const {
-  if (own_ || !tape_ || from.epoch != epoch_ || from.tokens == position_) return std::nullopt;
+  if (!followed() || from.epoch != epoch_ || from.tokens == position_) return std::nullopt;
   Segment s{.tape = tape_, .recorder = this, .begin = from, .end = place()};
   const auto first = std::ranges::lower_bound(tape_->inputs, from.slots), last = std::ranges::lower_bound(tape_->inputs, next_slot_);
   s.inputs = static_cast<uint32_t>(last - first);

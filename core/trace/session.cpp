@@ -356,12 +356,17 @@ base::Status Session::flush(Recorder& recorder, FlushReason reason) {
     for (auto& out : launch->outputs) out->poison(error);
   }, anywhere);
   const base::Ref<exec::Data> soon = reason == FlushReason::kValueNeeded && launch->early ? launch->outputs.back() : nullptr;  // filled last
+  const base::Ref<Tape> tape = draft ? launch->tape : nullptr;
   launch.reset();
   // Behind the launch, while the host records.
   if (draft) executor().submit([this, draft, device = std::move(device)] { compile_ahead(*draft, device); });
   loader::Worker& worker = executor();
   submit.unlock();
-  if (draft && reason == FlushReason::kValueNeeded) ahead_.help();
+  if (draft && reason == FlushReason::kValueNeeded)
+    if (const Draft::Result* next = draft->get()) {
+      std::lock_guard recording(recording_lock);
+      recorder.expect(tape, next->tape);
+    }
   if (!soon) return {};
   worker.help();  // nothing has begun yet where the executor finds no processor
   base::look_for(kNearlyDone, [&] { return soon->filled(); });

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "base/hash.h"
@@ -40,6 +41,7 @@ struct Token {
   std::shared_ptr<const ir::SourceLine> source;
   uint64_t parts = 0;     // operands (bits) that are part inputs
   uint64_t moved = 0;     // movable words (bits) whose values are host scalars
+  bool guessed = false;   // of a guessed tape: what it has of sizes nobody has recorded yet
 };
 
 struct ScalarType {
@@ -86,11 +88,18 @@ struct Tape : base::RefCounted {
   base::Ref<Tape> next;               // what followed it last time: the first guess for the next trace
   uint64_t used = 0;                  // when it was last followed, for eviction
   bool forgotten = false;             // no recorder knows it any more
+  bool guessed = false;               // no trace has come to its end (ahead.h); recorder's mutex
   std::unique_ptr<Kept> backwards;    // the frontend's (backward.h)
 
+  bool is_guess(size_t token) const { return guessed && token < tokens.size() && tokens[token].guessed; }
   const TokenHeader& header(size_t token) const {
     return *reinterpret_cast<const TokenHeader*>(&words[tokens[token].offset]);
   }
 };
+
+// Token::prefix_hash behind a token of these words. before: of the token before it, or 0.
+inline uint64_t prefix_hash(uint64_t before, std::span<const uint64_t> words) {
+  return base::hash128(words.data(), words.size_bytes(), before).low;
+}
 
 }  // namespace lazyt::trace

@@ -126,6 +126,75 @@ def test_gradients_of_growing_steps():
     torch.testing.assert_close(train("lazyt"), train("cpu"))
 
 
+def test_an_operator_that_refuses_the_next_size_is_refused():
+    """An index that grows along a dim of which there are five."""
+    x = torch.randn(5, 4)
+    for n in range(2, 6):
+        index = torch.zeros(n, 2, dtype=torch.int64)
+        got = torch.gather(x.to("lazyt") * 2, 1, index.to("lazyt"))
+        torch.testing.assert_close(got.cpu(), torch.gather(x * 2, 1, index))
+    index = torch.zeros(6, 2, dtype=torch.int64)
+    with pytest.raises(RuntimeError, match="Size does not match"):
+        torch.gather(x, 1, index)
+    with pytest.raises(RuntimeError, match="Size does not match"):
+        torch.gather(x.to("lazyt") * 2, 1, index.to("lazyt"))
+
+
+def grown(i: int, x: torch.Tensor, n: int, kept: torch.Tensor) -> torch.Tensor:
+    """The i-th of some operators over x, which has a dim of n elements, and what is kept of other steps."""
+    last = x.shape[-1]
+    same = torch.ones(last, device=x.device)
+    return [
+        lambda: torch.cat([x, x.new_ones(*x.shape[:-1], 2)], -1),
+        lambda: x.transpose(0, -1) * 1.5,
+        lambda: torch.softmax(x, -1),
+        lambda: x + same,
+        lambda: x.masked_fill(x > 0.3, 0.5),
+        lambda: x.sum(0, keepdim=True) + x,
+        lambda: x.clone() @ torch.ones(last, 3, device=x.device),
+        lambda: torch.where(x > same, x, same),
+        lambda: kept[:n, : 2 * n : 2] * 2 + x.sum(),
+        lambda: kept[: n + 1].t().clone() + 1,
+        lambda: x.mul_(0.5).relu_(),
+        lambda: x.cumsum(-1)[..., : last // 2 + 1],
+        lambda: torch.stack([x, x + 1], 1).flatten(0, 1),
+        lambda: x.reshape(-1).unsqueeze(0) - kept.mean(),
+        lambda: x.expand(2, *x.shape).contiguous().flatten(0, 1),
+        lambda: x[..., :1].expand_as(x) * x.amax(-1, keepdim=True),
+    ][i]()
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_steps_that_grow(seed):
+    """Values, sizes, strides: what a step is expected to be is not taken for what it is."""
+    drawn = torch.Generator().manual_seed(seed)
+    kept = torch.randn(12, 24, generator=drawn)
+    operators = torch.randint(16, (6,), generator=drawn).tolist()
+    grows = 1 + seed % 2
+
+    def step(device: str, n: int, x: torch.Tensor) -> torch.Tensor:
+        x, buffer = x.to(device), kept.to(device)
+        for i in operators:
+            x = grown(i, x, n, buffer)
+            x = x if x.dim() == 2 else x.reshape(x.shape[0], -1)
+        return x
+
+    for n in range(1 + seed % 3, 11, grows):
+        x = torch.randn(n, n + 1 if seed % 5 else 4, generator=drawn)
+        want, refused = None, None
+        try:
+            want = step("cpu", n, x.clone())
+        except RuntimeError as e:
+            refused = e
+        if refused is not None:
+            with pytest.raises(RuntimeError):
+                step("lazyt", n, x.clone()).cpu()
+            continue
+        got = step("lazyt", n, x.clone())
+        assert (got.shape, got.stride(), got.dtype) == (want.shape, want.stride(), want.dtype)
+        torch.testing.assert_close(got.cpu(), want, rtol=1e-4, atol=1e-4)
+
+
 PROGRAM = """
 import torch, lazyt
 for n in range(4, 12):

@@ -92,6 +92,121 @@ TEST_F(AheadTest, IntegersDoNotGoOn) {
                          *step_with_integer(slice, 5, 3, 5)));
 }
 
+class ExpectTest : public AheadTest {
+ protected:
+  struct Step {
+    bool grown, same;  // replayed
+    base::Ref<Tape> tape;
+  };
+  // An operator over n elements, and one over three.
+  Step mixed(int64_t n) {
+    Storage a = input(n), c = input(3), x, y;
+    Step step{};
+    step.grown = record(add, {&a, &a}, &x);
+    step.same = record(mul, {&c, &c}, &y);
+    step.tape = flush().tape;
+    for (Storage* s : {&a, &c, &x, &y}) recorder.forget(*s);
+    return step;
+  }
+  void expect(const base::Ref<Tape>& after, const base::Ref<Tape>& guess) {
+    std::lock_guard lock(recorder.mutex());
+    recorder.expect(after, guess);
+  }
+  // What follows steps of 4, 6 and 8, expected.
+  base::Ref<Tape> guess_after_8() {
+    const auto a = mixed(4).tape, b = mixed(6).tape, c = mixed(8).tape;
+    auto guess = following(*a, *b, *c);
+    expect(c, guess);
+    return guess;
+  }
+};
+
+TEST_F(ExpectTest, AGuessIsFollowedAndAskedForWhatHasOtherSizes) {
+  const auto guess = guess_after_8();
+  const Step step = mixed(10);
+  EXPECT_EQ(step.tape, guess);
+  EXPECT_FALSE(step.grown) << "its results are not known";
+  EXPECT_TRUE(step.same);
+}
+
+TEST_F(ExpectTest, AGuessThatCameTrueIsATapeAsAnyOther) {
+  const auto guess = guess_after_8();
+  EXPECT_TRUE(guess->guessed);
+  mixed(10), mixed(4);
+  EXPECT_FALSE(guess->guessed);
+  const Step again = mixed(10);
+  EXPECT_EQ(again.tape, guess);
+  EXPECT_TRUE(again.grown && again.same);
+}
+
+TEST_F(ExpectTest, AnotherSizeLeavesTheGuess) {
+  const auto guess = guess_after_8();
+  const auto before = recorder.tape_count();
+  const Step step = mixed(11);
+  EXPECT_NE(step.tape, guess);
+  EXPECT_EQ(step.tape->slots[0].dims[0], 11);
+  EXPECT_EQ(recorder.tape_count(), before + 1) << "the guess is none";
+  EXPECT_TRUE(mixed(11).grown);
+}
+
+TEST_F(ExpectTest, OtherResultsLeaveTheGuess) {
+  const auto a = step_with_integer(slice, 5, 1, 5), b = step_with_integer(slice, 6, 1, 6), c = step_with_integer(slice, 7, 1, 7);
+  const auto guess = following(*a, *b, *c);
+  expect(c, guess);
+  const auto tape = step_with_integer(slice, 8, 1, 9);
+  EXPECT_NE(tape, guess);
+  EXPECT_EQ(guess->slots[1].dims[0], 8);
+  EXPECT_EQ(tape->slots[1].dims[0], 9);
+}
+
+TEST_F(ExpectTest, ATraceThatEndsWithinAGuessIsATapeOfItsOwn) {
+  const auto guess = guess_after_8();
+  Storage a = input(10), x;
+  EXPECT_FALSE(record(add, {&a, &a}, &x));
+  const auto tape = flush().tape;
+  EXPECT_NE(tape, guess);
+  EXPECT_EQ(tape->tokens.size(), 1u);
+  EXPECT_FALSE(tape->guessed || tape->is_guess(0));
+  for (Storage* s : {&a, &x}) recorder.forget(*s);
+}
+
+TEST_F(ExpectTest, WhatIsKnownIsExpectedInsteadOfItsGuess) {
+  const auto known = mixed(10).tape;
+  const auto guess = guess_after_8();
+  const Step step = mixed(10);
+  EXPECT_EQ(step.tape, known);
+  EXPECT_TRUE(step.grown);
+}
+
+TEST_F(ExpectTest, ATraceThatHasBegunExpectsNothing) {
+  const auto a = mixed(4).tape, b = mixed(6).tape, c = mixed(8).tape;
+  const auto guess = following(*a, *b, *c);
+  Storage x = input(10), y;
+  record(add, {&x, &x}, &y);
+  expect(c, guess);
+  EXPECT_FALSE(c->next == guess);
+  flush();
+  expect(c, guess);
+  EXPECT_FALSE(c->next == guess) << "another trace came behind it";
+  for (Storage* s : {&x, &y}) recorder.forget(*s);
+}
+
+TEST_F(ExpectTest, WhatWritesToGrowingStoragesIsNotFollowed) {
+  add_in_place.functional_name = "aten::maximum";
+  const auto step = [&](int64_t n) {
+    Storage a = input(n), b = input(n);
+    record(add_in_place, {&a, &b}, nullptr);
+    Launch launch = flush();
+    for (Storage* s : {&a, &b}) recorder.forget(*s);
+    return launch.tape;
+  };
+  const auto a = step(4), b = step(6), c = step(8), guess = following(*a, *b, *c);
+  ASSERT_TRUE(guess);
+  EXPECT_FALSE(guess->guessed);
+  expect(c, guess);
+  EXPECT_NE(step(10), guess);
+}
+
 class GuessTest : public AheadTest {
  protected:
   // As a session does for a program that is run for the first time.
@@ -99,8 +214,9 @@ class GuessTest : public AheadTest {
     auto variant = base::make_ref<Variant>();
     variant->outputs = outputs;
     auto draft = ahead.begin(std::move(tape), variant);
-    if (waits) ahead.help();
-    if (draft) ahead.finish(*draft, compile);
+    if (!draft) return;
+    if (waits) draft->get();
+    ahead.finish(*draft, compile);
   }
 
   const std::vector<uint32_t> outputs{3};
@@ -139,8 +255,9 @@ TEST_F(GuessTest, WhoeverComesFirstPrepares) {
   variant->outputs = outputs;
   for (int64_t n : {24, 25, 26}) {
     auto draft = ahead.begin(step(n), variant);
-    std::thread other([&] { ahead.help(); });
-    if (draft) ahead.finish(*draft, compile);
+    if (!draft) continue;
+    std::thread other([&] { draft->get(); });
+    ahead.finish(*draft, compile);
     other.join();
   }
   EXPECT_TRUE(ahead.take(*step(27), outputs));

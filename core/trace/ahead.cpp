@@ -26,6 +26,7 @@ bool sizes_grow_with_operands(const Op& op) {
       "aten::addmv",
       "aten::amax",
       "aten::amin",
+      "aten::arange",
       "aten::argmax",
       "aten::argmin",
       "aten::baddbmm",
@@ -38,6 +39,7 @@ bool sizes_grow_with_operands(const Op& op) {
       "aten::fill",
       "aten::full",
       "aten::gather",
+      "aten::index",
       "aten::index_select",
       "aten::linear",
       "aten::masked_fill",
@@ -107,8 +109,9 @@ class Row {
 };
 
 // Of integers only sizes go on: others count dims, say, of which there may be no more.
-bool entry_goes_on(Row& row, bool ints_are_sizes) {
+bool entry_goes_on(Row& row, bool ints_are_sizes, bool is_end) {
   const uint64_t* w = row.words();
+  if (tag_of(*w) == kInt && is_end) return row.same() && row.go_on(1);
   if (tag_of(*w) == kTensor)
     return row.same() && row.go_on(1) && row.go_on(low_of(*w), 1) && row.go_on(low_of(*w));
   if (tag_of(*w) == kInts && ints_are_sizes) return row.same() && row.go_on(low_of(*w), 1);
@@ -122,14 +125,25 @@ bool role_goes_on(Row& row) {
   return !(role & kUninitialised) || row.go_on(1);
 }
 
+// How many of a range's first arguments say where it begins and ends, if it counts by ones: then its size is their difference.
+size_t ends_of_range(const TokenHeader& h) {
+  if (h.op->functional_name != "aten::arange") return 0;
+  if (h.op->functional_overload.empty()) return 1;
+  if (h.op->functional_overload == "start") return 2;
+  const uint64_t* step = reinterpret_cast<const uint64_t*>(&h) + kHeaderWords;
+  for (int entry = 0; entry < 2; entry++) step += entry_words(step);
+  return tag_of(*step) == kInt && step[1] == 1 ? 2 : 0;
+}
+
 bool token_goes_on(Row& row, const TokenHeader& h) {
   row.forget_changes();
   if (!row.same(kHeaderWords)) return false;
   const uint64_t* end = row.words() + h.signature;
   const std::string_view name = h.op->functional_name;
   const bool ints_are_sizes = name == "aten::full" || name == "aten::ones" || name == "aten::zeros";
-  while (!row.at_end(end))
-    if (!entry_goes_on(row, ints_are_sizes)) return false;
+  const size_t ends = ends_of_range(h);
+  for (size_t entry = 0; !row.at_end(end); entry++)
+    if (!entry_goes_on(row, ints_are_sizes, entry < ends)) return false;
   for (end += h.roles; !row.at_end(end);)
     if (!role_goes_on(row)) return false;
   for (end += h.metas; !row.at_end(end);)
@@ -149,14 +163,6 @@ bool alike(const Tape& a, const Tape& b) {
          a.slots.size() == b.slots.size() && a.inputs == b.inputs &&
          std::ranges::equal(a.tokens, b.tokens, same_token) &&
          std::ranges::equal(a.scalars, b.scalars, same_scalar);
-}
-
-// What the storages that it writes become follows from more than the words.
-bool makes_storages(const TokenHeader& h) {
-  const uint64_t* roles = reinterpret_cast<const uint64_t*>(&h) + kHeaderWords + h.signature;
-  bool makes = h.written > 0;
-  for (const uint64_t* r = roles; r < roles + h.roles; r += role_words(r)) makes = makes || (*r & kUninitialised);
-  return makes;
 }
 
 // As words, since that is what goes on.
@@ -212,7 +218,6 @@ base::Ref<Tape> following(const Tape& a, const Tape& b, const Tape& c) {
     if (!token_goes_on(row, h)) return nullptr;
     Token& token = next->tokens[i];
     token.guessed = row.changed();
-    if (token.guessed && makes_storages(h)) next->guessed = false;
     hash = token.prefix_hash = prefix_hash(hash, {&next->words[token.offset], kHeaderWords + h.signature + h.roles + h.metas});
   }
   if (next->words == c.words) return nullptr;

@@ -31,8 +31,7 @@
 namespace lazyt::trace {
 
 // The tape that follows if what changed from a to b and from b to c goes on so; null if it does not, or
-// nothing changed. It has no variant. It is `guessed`, for a recorder to expect, unless operators write to what has
-// another size: what their storages then are only recording says.
+// nothing changed. It is `guessed`, for a recorder to expect, and has no variant.
 base::Ref<Tape> following(const Tape& a, const Tape& b, const Tape& c);
 
 // Whether both are lowered to the same program.

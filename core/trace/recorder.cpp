@@ -4,6 +4,7 @@
 #include <array>
 #include <cassert>
 #include <cstring>
+#include <iterator>
 
 namespace lazyt::trace {
 namespace {
@@ -490,7 +491,13 @@ const uint64_t* Recorder::confirm_guess(Call& call, const Words& metas, uint32_t
   moved_.clear();
   if (token.moved) move_words(call, token.moved);
   const uint64_t* guess = reinterpret_cast<const uint64_t*>(&h) + kHeaderWords + h.signature + h.roles;
-  if (!matches(call, *tape_, position_) || std::memcmp(guess, metas.data(), h.metas * 8) != 0) {
+  const auto comes_true = [&] {
+    if (!matches(call, *tape_, position_) || std::memcmp(guess, metas.data(), h.metas * 8) != 0) return false;
+    const Slots made = slots_of(call, slot, metas.data(), fresh);
+    return std::equal(made.metas.begin(), made.metas.end(), tape_->slots.begin() + slot) &&
+           std::equal(made.bytes.begin(), made.bytes.end(), tape_->slot_bytes.begin() + slot);
+  };
+  if (!comes_true()) {
     unmove_words(call);
     undo_roles(inputs, slot);
     return nullptr;
@@ -499,10 +506,11 @@ const uint64_t* Recorder::confirm_guess(Call& call, const Words& metas, uint32_t
   return guess;
 }
 
-// Appends a token. REQUIRES: own_; call.roles taken, its words moved. metas: not of tape_.
-const uint64_t* Recorder::write(Call& call, uint64_t parts, uint64_t moved, const uint64_t* metas, size_t count, uint32_t fresh,
-                                std::shared_ptr<const ir::SourceLine> source) {
-  Tape& t = *tape_;
+// What the slots show that the call makes, those of what it met first before those of its results. first: of them.
+// REQUIRES: call.roles taken, its words moved; tape_ has the slots before.
+Recorder::Slots Recorder::slots_of(const Call& call, uint32_t first, const uint64_t* metas, uint32_t fresh) const {
+  Slots made;
+  const auto add = [&](base::Meta meta, uint64_t bytes) { made.metas.push_back(std::move(meta)), made.bytes.push_back(bytes); };
   std::vector<const uint64_t*> geometry;  // of each operand, in the signature
   if (!met_.empty() || !call.writes.empty())
     for_each_tensor(call.signature.data(), call.signature.size(), [&](const uint64_t* w) { geometry.push_back(w); });
@@ -516,10 +524,43 @@ const uint64_t* Recorder::write(Call& call, uint64_t parts, uint64_t moved, cons
   };
   for (const Met& m : met_) {
     const Storage& s = *m.storage;
-    if (m.part || s.data) t.inputs.push_back(static_cast<uint32_t>(t.slots.size()));
-    t.slots.push_back(m.part ? meta_of_tensor(m.part) : s.data ? s.data->meta : unwritten_meta(s));
-    t.slot_bytes.push_back(m.part ? t.slots.back().span_bytes() : s.size_bytes);
+    if (m.part) {
+      base::Meta part = meta_of_tensor(m.part);
+      const uint64_t bytes = part.span_bytes();
+      add(std::move(part), bytes);
+    } else {
+      add(s.data ? s.data->meta : unwritten_meta(s), s.size_bytes);
+    }
   }
+  // Natural geometry of the results: a fresh one's own; a written one keeps its storage's, and
+  // bytes that had none take the geometry of the first view that covers them all.
+  for (uint32_t i = 0; i < fresh; i++) {
+    base::Meta meta = take_meta(metas);
+    const uint64_t bytes = meta.span_bytes();
+    add(std::move(meta), bytes);
+  }
+  for (uint32_t index : call.writes) {
+    const Storage& s = *call.operands[index];
+    const uint64_t* g = geometry[index];
+    base::Meta written = meta_of_tensor(g);
+    base::Meta natural = s.slot < first ? tape_->slots[s.slot] : made.metas[s.slot - first];
+    bool covers = g[1] == 0 && written.numel() > 0 && written.is_dense() && written.span_bytes() == s.size_bytes;
+    bool unwritten = !s.pending && !s.data;
+    add(unwritten && covers ? std::move(written) : std::move(natural), s.size_bytes);
+  }
+  return made;
+}
+
+// Appends a token. REQUIRES: own_; call.roles taken, its words moved. metas: not of tape_.
+const uint64_t* Recorder::write(Call& call, uint64_t parts, uint64_t moved, const uint64_t* metas, size_t count, uint32_t fresh,
+                                std::shared_ptr<const ir::SourceLine> source) {
+  Tape& t = *tape_;
+  const auto first = static_cast<uint32_t>(t.slots.size());
+  Slots made = slots_of(call, first, metas, fresh);
+  for (size_t i = 0; i < met_.size(); i++)
+    if (met_[i].part || met_[i].storage->data) t.inputs.push_back(first + static_cast<uint32_t>(i));
+  std::ranges::move(made.metas, std::back_inserter(t.slots));
+  t.slot_bytes.insert(t.slot_bytes.end(), made.bytes.begin(), made.bytes.end());
   uint32_t offset = static_cast<uint32_t>(t.words.size());
   TokenHeader header{call.op,
                      static_cast<uint32_t>(call.signature.size()),
@@ -535,23 +576,6 @@ const uint64_t* Recorder::write(Call& call, uint64_t parts, uint64_t moved, cons
   t.words.insert(t.words.end(), metas, metas + count);
   t.scalars.insert(t.scalars.end(), call.scalar_types.begin(), call.scalar_types.end());
 
-  // Natural geometry of the results: a fresh one's own; a written one keeps its storage's, and
-  // bytes that had none take the geometry of the first view that covers them all.
-  const uint64_t* m = metas;
-  for (uint32_t i = 0; i < fresh; i++) {
-    t.slots.push_back(take_meta(m));
-    t.slot_bytes.push_back(t.slots.back().span_bytes());
-  }
-  for (uint32_t index : call.writes) {
-    const Storage& s = *call.operands[index];
-    const uint64_t* g = geometry[index];
-    base::Meta written = meta_of_tensor(g);
-    base::Meta natural = t.slots[s.slot];
-    bool covers = g[1] == 0 && written.numel() > 0 && written.is_dense() && written.span_bytes() == s.size_bytes;
-    bool unwritten = !s.pending && !s.data;
-    t.slots.push_back(unwritten && covers ? std::move(written) : std::move(natural));
-    t.slot_bytes.push_back(s.size_bytes);
-  }
   const uint64_t before = t.tokens.empty() ? 0 : t.tokens.back().prefix_hash;
   t.tokens.push_back({offset, next_slot_, prefix_hash(before, std::span(t.words).subspan(offset)), std::move(source), parts, moved});
   aligned_ = aligned_ && goes_on_as_parent(call, parts);
@@ -584,7 +608,10 @@ void Recorder::finish_tape() {
   }
   Tape& t = *tape_;
   // A guess is as long as it will be, and the executor may read it.
-  if (std::exchange(t.guessed, false)) return;
+  if (std::exchange(t.guessed, false)) {
+    static base::Counter& followed = base::counter("FollowedAhead");
+    return followed.add_locked();
+  }
   // Kept for long, and grown by doubling.
   t.words.shrink_to_fit(), t.tokens.shrink_to_fit(), t.slots.shrink_to_fit(), t.slot_bytes.shrink_to_fit();
 }

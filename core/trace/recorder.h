@@ -191,6 +191,11 @@ class Recorder {
   bool switch_tape(Call& call, uint64_t parts, uint64_t moved, size_t inputs, uint32_t slot);
   bool goes_on_as_parent(const Call& call, uint64_t parts) const;
   const uint64_t* replay_parent(Call& call);
+  struct Slots {
+    std::vector<base::Meta> metas;  // natural geometries
+    std::vector<uint64_t> bytes;
+  };
+  Slots slots_of(const Call& call, uint32_t first, const uint64_t* metas, uint32_t fresh) const;
   const uint64_t* confirm_guess(Call& call, const Words& metas, uint32_t fresh);
   Tape* known_like(const Tape& tape, size_t tokens) const;
   const uint64_t* write(Call& call, uint64_t parts, uint64_t moved, const uint64_t* metas, size_t count, uint32_t fresh,

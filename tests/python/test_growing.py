@@ -47,10 +47,12 @@ def read(device: str, width: int, steps: int) -> list[torch.Tensor]:
 
 
 def test_a_growing_text_is_compiled_ahead_and_equal_to_eager():
-    before = counts()
+    before, followed = counts(), lazyt.metrics.counter_value("FollowedAhead")
     got = read("lazyt", 24, 20)
     compiled, ahead = added(before)
     assert (compiled, ahead) == (20, 20 - 5)  # the first two read more than a token, and three are a line
+    # As soon as three are a line the next is expected.
+    assert lazyt.metrics.counter_value("FollowedAhead") - followed == 20 - 5
     torch.testing.assert_close(got, read("cpu", 24, 20))
     before = counts()
     torch.testing.assert_close(read("lazyt", 24, 20), got, rtol=0, atol=0)

@@ -3,7 +3,8 @@
 CachedCompile, UncachedCompile, CreateLtcTensor, DestroyLtcTensor, DeviceDataCacheMiss, MarkStep;
 `lazyt::<op>` for each operator recorded, `aten::<op>` for each that ran on the host (a timer, too: the kernel's
 time without its copies), `Flush<Reason>` for each cut. CompiledAhead counts the programs (of UncachedCompile) that
-were compiled before their step was recorded, FollowedAhead the steps that were recorded along such a program; the timers PrepareAheadTime and CompileAheadTime are what that took, used or not.
+were compiled before their step was recorded, FollowedAhead the steps that were recorded along such a program; the timers
+PrepareAheadTime and CompileAheadTime are what that took, used or not.
 LaunchBegun counts how often a known step began to run before it was recorded (LAZYT_PIECE_BYTES), SharedExecutable the parts of
 programs that were compiled for an earlier one.
 """

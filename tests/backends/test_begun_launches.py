@@ -95,7 +95,10 @@ def test_steps_that_differ_in_a_size_share_the_pieces_without_it(model, on_devic
     for n in range(2, 8):
         x, tail = inputs()[0], torch.randn(n)
         before = lazyt.metrics.counter_value("SharedExecutable")
-        equal((on_device(x.to("lazyt")).sum() * tail.to("lazyt").sum()).item(), (model(x).sum() * tail.sum()).item())
+        equal(
+            (on_device(x.to("lazyt")).sum() * tail.to("lazyt").sum()).item(),
+            (model(x).sum() * tail.sum()).item(),
+        )
         shared.append(lazyt.metrics.counter_value("SharedExecutable") - before)
     assert min(shared[1:]) >= LAYERS / 2, shared
     # The layers are alike and their weights are not: each has its own.

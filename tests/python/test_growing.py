@@ -162,6 +162,11 @@ def grown(i: int, x: torch.Tensor, n: int, kept: torch.Tensor) -> torch.Tensor:
         lambda: torch.stack([x, x + 1], 1).flatten(0, 1),
         lambda: x.reshape(-1).unsqueeze(0) - kept.mean(),
         lambda: x.expand(2, *x.shape).contiguous().flatten(0, 1),
+        lambda: x[:, torch.arange(last, device=x.device).flip(0)] + torch.arange(last, device=x.device),
+        lambda: (
+            x
+            * (torch.arange(0, 3 * n, 2, device=x.device).sum() + torch.arange(n, 2 * n, device=x.device)[-1])
+        ),
         lambda: x[..., :1].expand_as(x) * x.amax(-1, keepdim=True),
     ][i]()
 
@@ -171,7 +176,7 @@ def test_random_steps_that_grow(seed):
     """Values, sizes, strides: what a step is expected to be is not taken for what it is."""
     drawn = torch.Generator().manual_seed(seed)
     kept = torch.randn(12, 24, generator=drawn)
-    operators = torch.randint(16, (6,), generator=drawn).tolist()
+    operators = torch.randint(18, (6,), generator=drawn).tolist()
     grows = 1 + seed % 2
 
     def step(device: str, n: int, x: torch.Tensor) -> torch.Tensor:

@@ -25,7 +25,7 @@ using Decompose = std::function<base::Result<std::optional<ir::Graph>>(const ir:
 
 // How what is taken whole is cut all the same, on synchronous devices.
 struct Pieces {
-  uint64_t bytes = 0;                     // as cut()'s
+  uint64_t bytes = 0;                    // as cut()'s
   cache::Executables* shared = nullptr;  // what other plans' pieces and segments are; null: each is compiled
 };
 

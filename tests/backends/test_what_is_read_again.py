@@ -3,7 +3,7 @@ some of them in registers, of which an elementary function overwrites half."""
 
 import random
 
-import lazyt  # noqa: F401
+import lazyt
 import pytest
 import torch
 
@@ -96,3 +96,22 @@ def test_a_result_over_an_operand_that_was_kept():
             b.mul_(0.5).add_(a * 0.25)
     for got, want in zip(device, host, strict=True):
         assert torch.equal(got.cpu(), want)
+
+
+@pytest.mark.parametrize("length", [128, 1000, 40_000])
+def test_an_operand_that_is_read_again_behind_the_result_over_it(length):
+    """The result has its memory (it is donated), and is computed first."""
+    torch.manual_seed(0)
+    host = [torch.randn(length) for _ in range(2)]
+    device = [t.to(DEVICE) for t in host]
+    lazyt.mark_step()
+    lazyt.wait_device_ops()
+
+    def step(a, b):
+        before = a.clone()
+        return a.add_(b) * before
+
+    want, got = step(*host), step(*device)
+    lazyt.mark_step()
+    assert torch.equal(got.cpu(), want)
+    assert torch.equal(device[0].cpu(), host[0])

@@ -431,7 +431,7 @@ class Compiler {
     if (read_later && !bank(i.out, k) && !in_memory(i.out)) spill(i.out);
     // Tiles of registers whose last reader this was.
     for (uint16_t r : {i.a, i.b, i.c}) {
-      if (r == kNone || last_[r] != k || !in_memory(r) || freed(r)) continue;
+      if (r == kNone || last_[r] != k || !in_memory(r)) continue;
       const Code::Operand& o = out_.operands[where_[r]];
       if (o.half == kBank || o.half == kBank2)
         bank_taken_[o.half == kBank2] = false, where_[r] = kNone;
@@ -439,7 +439,6 @@ class Compiler {
         free_.push_back(o.index), where_[r] = kNone;
     }
   }
-  bool freed(uint16_t r) const { return where_[r] == kNone; }
 
   const Source& s_;
   const Type scalar_;  // of registers that are no bools

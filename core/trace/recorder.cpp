@@ -405,24 +405,31 @@ const uint64_t* Recorder::replay(Call& call) {
   return reinterpret_cast<const uint64_t*>(&header) + kHeaderWords + header.signature + header.roles;
 }
 
+// Takes the call for the tape's token at position_, with the parts and moved words that it has there. False, and nothing has
+// changed, if it is another call, or meets other slots.
+bool Recorder::take_as(Call& call, const Tape& tape) {
+  const Token& token = tape.tokens[position_];
+  const TokenHeader& h = tape.header(position_);
+  if (h.op != call.op || h.signature != call.signature.size()) return false;
+  if (!can_be_parts(call, token.parts) || !can_move(call, token.moved)) return false;
+  const size_t inputs = inputs_.size();
+  const uint32_t slot = next_slot_;
+  if (!take_roles(call, token.parts)) return false;
+  moved_.clear();
+  if (token.moved) move_words(call, token.moved);
+  if (next_slot_ == token.first_result && matches(call, tape, position_)) return true;
+  unmove_words(call);
+  undo_roles(inputs, slot);
+  return false;
+}
+
 // A trace that has left its tape (a size has changed, say) mostly makes the same calls there: what is equal word by word has
 // the same results. A call more or less, and slots are no longer the same.
 const uint64_t* Recorder::replay_parent(Call& call) {
   if (!parent_ || position_ >= parent_->tokens.size() || parent_->is_guess(position_)) return nullptr;
   const Token& token = parent_->tokens[position_];
   const TokenHeader& h = parent_->header(position_);
-  if (h.op != call.op || h.signature != call.signature.size()) return nullptr;
-  if (!can_be_parts(call, token.parts) || !can_move(call, token.moved)) return nullptr;
-  const size_t inputs = inputs_.size();
-  const uint32_t slot = next_slot_;
-  if (!take_roles(call, token.parts)) return nullptr;
-  moved_.clear();
-  if (token.moved) move_words(call, token.moved);
-  if (next_slot_ != token.first_result || !matches(call, *parent_, position_)) {
-    unmove_words(call);
-    undo_roles(inputs, slot);
-    return nullptr;
-  }
+  if (!take_as(call, *parent_)) return nullptr;
   const uint64_t* metas = reinterpret_cast<const uint64_t*>(&h) + kHeaderWords + h.signature + h.roles;
   return write(call, token.parts, token.moved, metas, h.metas, h.fresh, token.source);
 }
@@ -482,22 +489,15 @@ const uint64_t* Recorder::append(Call& call, const Words& metas, uint32_t fresh,
 // The call is what was guessed, and its results are: the trace goes on along the guess.
 const uint64_t* Recorder::confirm_guess(Call& call, const Words& metas, uint32_t fresh) {
   if (own_ || !tape_ || !tape_->is_guess(position_)) return nullptr;
-  const Token& token = tape_->tokens[position_];
   const TokenHeader& h = tape_->header(position_);
-  if (h.fresh != fresh || h.metas != metas.size() || !can_be_parts(call, token.parts) || !can_move(call, token.moved)) return nullptr;
+  const uint64_t* guess = reinterpret_cast<const uint64_t*>(&h) + kHeaderWords + h.signature + h.roles;
+  if (h.fresh != fresh || h.metas != metas.size() || std::memcmp(guess, metas.data(), h.metas * 8) != 0) return nullptr;
   const size_t inputs = inputs_.size();
   const uint32_t slot = next_slot_;
-  if (!take_roles(call, token.parts)) return nullptr;
-  moved_.clear();
-  if (token.moved) move_words(call, token.moved);
-  const uint64_t* guess = reinterpret_cast<const uint64_t*>(&h) + kHeaderWords + h.signature + h.roles;
-  const auto comes_true = [&] {
-    if (!matches(call, *tape_, position_) || std::memcmp(guess, metas.data(), h.metas * 8) != 0) return false;
-    const Slots made = slots_of(call, slot, metas.data(), fresh);
-    return std::equal(made.metas.begin(), made.metas.end(), tape_->slots.begin() + slot) &&
-           std::equal(made.bytes.begin(), made.bytes.end(), tape_->slot_bytes.begin() + slot);
-  };
-  if (!comes_true()) {
+  if (!take_as(call, *tape_)) return nullptr;
+  const Slots made = slots_of(call, slot, metas.data(), fresh);
+  if (!std::equal(made.metas.begin(), made.metas.end(), tape_->slots.begin() + slot) ||
+      !std::equal(made.bytes.begin(), made.bytes.end(), tape_->slot_bytes.begin() + slot)) {
     unmove_words(call);
     undo_roles(inputs, slot);
     return nullptr;
@@ -602,10 +602,9 @@ void Recorder::finish_tape() {
     return;
   }
   if (!own_ && !ends_here) start_own_tape();
-  if (replay_) {
-    evict();
-    tapes_.push_back(tape_);
-  }
+  if (!replay_) return;
+  evict();
+  tapes_.push_back(tape_);
   Tape& t = *tape_;
   // A guess is as long as it will be, and the executor may read it.
   if (std::exchange(t.guessed, false)) {

@@ -190,6 +190,7 @@ class Recorder {
   void unmove_words(Call& call);
   bool switch_tape(Call& call, uint64_t parts, uint64_t moved, size_t inputs, uint32_t slot);
   bool goes_on_as_parent(const Call& call, uint64_t parts) const;
+  bool take_as(Call& call, const Tape& tape);
   const uint64_t* replay_parent(Call& call);
   struct Slots {
     std::vector<base::Meta> metas;  // natural geometries

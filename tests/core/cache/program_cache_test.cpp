@@ -6,20 +6,13 @@
 #include <thread>
 #include <vector>
 
+#include "programs.h"
+
 namespace lazyt::cache {
 namespace {
 
 using base::Ref;
 
-Ref<ir::Program> program(int64_t size, uint32_t line = 0) {
-  ir::Graph graph;
-  const auto meta = ir::Meta::contiguous(LAZYT_DTYPE_FLOAT32, {size});
-  const auto in = graph.add_input(meta);
-  std::shared_ptr<const ir::SourceLine> source;
-  if (line != 0) source = std::make_shared<ir::SourceLine>(ir::SourceLine{"model.py", "", line});
-  graph.outputs.push_back({graph.add_op("aten::neg", "", {ir::Arg::of_value(in)}, meta, source)});
-  return ir::Program::from_graph(graph);
-}
 ProgramCache::Key key(int64_t size, lazyt_compile_flags_t flags = 0, uint32_t line = 0) {
   return ProgramCache::key(*program(size, line), flags);
 }

@@ -238,16 +238,16 @@ bool same_program(const Tape& a, const Tape& b) {
 Draft::Result* Draft::get() {
   std::call_once(once_, [this] {
     const auto start = std::chrono::steady_clock::now();
-    base::Ref<Tape> next;
+    base::Ref<Tape> before, next;
     for (size_t b = 1; b < line_.size() && !next; b++)
       for (size_t a = b + 1; a < line_.size() && !next; a++)
-        next = following(*line_[a], *line_[b], *line_[0]);
+        before = line_[b], next = following(*line_[a], *line_[b], *line_[0]);
     line_.clear();
     if (!next) return;
     try {
       // Sizes that fit each other so far need not go on to: an index that grows along a dim that does not, say.
       if (auto prepared = prepare(*next, outputs()); prepared.ok() && ir::verify_shapes(prepared.value().graph).ok())
-        result_ = Result{std::move(next), std::move(prepared).value()};
+        result_ = Result{std::move(before), std::move(next), std::move(prepared).value()};
     } catch (const std::exception&) {  // no memory, say
     }
     const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;

@@ -44,6 +44,7 @@ class Draft {
   Draft(std::vector<base::Ref<Tape>> line, base::Ref<Variant> variant)
       : line_(std::move(line)), variant_(std::move(variant)) {}
   struct Result {
+    base::Ref<Tape> before;  // what the newest has grown from
     base::Ref<Tape> tape;
     Prepared prepared;
   };

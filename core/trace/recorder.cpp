@@ -10,7 +10,7 @@ namespace lazyt::trace {
 namespace {
 
 // Tapes that are known: as many as there are programs (cache/program_cache.h), but of long ones, which take memory, a few.
-constexpr size_t kMaxTapes = 1024, kFewTapes = 256;
+constexpr size_t kMaxTapes = 1024, kFewTapes = 256, kGrowing = 16;
 constexpr size_t kMaxWords = 8 << 20;  // of more than a few, 64 MiB
 
 // Guarded by recording_lock.
@@ -615,10 +615,19 @@ void Recorder::finish_tape() {
   t.words.shrink_to_fit(), t.tokens.shrink_to_fit(), t.slots.shrink_to_fit(), t.slot_bytes.shrink_to_fit();
 }
 
-void Recorder::expect(const base::Ref<Tape>& after, base::Ref<Tape> guess) {
-  if (!replay_ || position_ > 0 || last_ != after || after->next || !guess->guessed || guess->flags != flags()) return;
-  if (Tape* known = known_like(*guess, guess->tokens.size())) guess = base::Ref<Tape>(known);
-  after->next = guess_ = std::move(guess);
+// What the tape becomes in the next step.
+base::Ref<Tape> Recorder::grown(const base::Ref<Tape>& tape) const {
+  auto found = std::ranges::find(growing_, tape, &Growth::tape);
+  return found == growing_.end() ? tape : found->next;
+}
+
+void Recorder::expect(Growth growth) {
+  if (!replay_ || !growth.next->guessed || growth.next->flags != flags()) return;
+  if (Tape* known = known_like(*growth.next, growth.next->tokens.size())) growth.next = base::Ref<Tape>(known);
+  growing_.push_front(std::move(growth));
+  if (growing_.size() > kGrowing) growing_.pop_back();
+  const auto& [before, tape, next] = growing_.front();
+  if (position_ == 0 && last_ == tape && !tape->next && before->next) guess_ = grown(before->next);
 }
 
 void Recorder::evict() {
@@ -732,6 +741,7 @@ size_t Recorder::tape_count() const {
 }
 
 void Recorder::clear_tapes() {
+  growing_.clear();
   auto clear = [](Known known) {
     for (auto& t : known.tapes) t->next = nullptr, t->forgotten = true;  // tapes may follow each other in a ring
     if (known.last) known.last->next = nullptr;

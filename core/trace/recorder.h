@@ -107,9 +107,12 @@ class Recorder {
   // What was recorded since `from`, by a caller with these operands, the second of which it has written, if it followed a known tape
   // and can be followed at once the next time.
   std::optional<Segment> segment_since(const Place& from, std::span<Storage* const> operands, std::span<Storage* const> written = {}) const;
-  // The trace that comes after `after`, which was cut last, may follow a guessed tape. Nothing happens if it has begun already, or what
-  // follows is known.
-  void expect(const base::Ref<Tape>& after, base::Ref<Tape> guess);
+  // Sizes that grow have made `before` to `tape`, and may make that to `next`, which is guessed. If nothing is known of what comes after
+  // `tape`, and it was cut last, the next trace is expected to follow what comes after `before`, grown likewise.
+  struct Growth {
+    base::Ref<Tape> before, tape, next;
+  };
+  void expect(Growth growth);
   // What the trace brought before the place, for a caller whose records depend on it. None: something of it is not known.
   std::optional<Before> before(const Place& place) const;
   // Whether the trace, as it stands, brought that.
@@ -197,6 +200,7 @@ class Recorder {
     std::vector<uint64_t> bytes;
   };
   Slots slots_of(const Call& call, uint32_t first, const uint64_t* metas, uint32_t fresh) const;
+  base::Ref<Tape> grown(const base::Ref<Tape>& tape) const;
   const uint64_t* confirm_guess(Call& call, const Words& metas, uint32_t fresh);
   Tape* known_like(const Tape& tape, size_t tokens) const;
   const uint64_t* write(Call& call, uint64_t parts, uint64_t moved, const uint64_t* metas, size_t count, uint32_t fresh,
@@ -239,6 +243,7 @@ class Recorder {
   base::Ref<Tape> parent_;              // what the own tape left
   base::Ref<Tape> guess_;               // to follow in the next trace
   base::Ref<Tape> last_;                // of the last trace
+  std::deque<Growth> growing_;          // newest first: a step may be several traces
   bool own_ = false;
   bool aligned_ = false;  // the own tape is the parent's, but for what moved
   size_t position_ = 0;                 // tokens recorded in this trace

@@ -365,7 +365,7 @@ base::Status Session::flush(Recorder& recorder, FlushReason reason) {
   if (draft && reason == FlushReason::kValueNeeded)
     if (const Draft::Result* next = draft->get()) {
       std::lock_guard recording(recording_lock);
-      recorder.expect(tape, next->tape);
+      recorder.expect({next->before, tape, next->tape});
     }
   if (!soon) return {};
   worker.help();  // nothing has begun yet where the executor finds no processor

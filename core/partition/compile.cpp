@@ -90,11 +90,12 @@ base::Result<std::vector<Refusal>> refusals(const ir::Graph& graph, const base::
   return std::move(partition.refusals);
 }
 
-base::Result<base::Ref<exec::Plan>> compile(ir::Graph graph, const base::Ref<loader::Device>& device,
-                                            lazyt_compile_flags_t flags, exec::HostRunner* host_runner,
-                                            std::vector<Refusal>* refusals, const Decompose& decompose,
-                                            Pieces pieces) {
-  LAZYT_ASSIGN_OR_RETURN(Partition partition, partition_for(std::move(graph), device, decompose, pieces.bytes));
+base::Result<Compilation> Compilation::begin(ir::Graph graph, const base::Ref<loader::Device>& device,
+                                             lazyt_compile_flags_t flags, exec::HostRunner* host_runner,
+                                             std::vector<Refusal>* refusals, const Decompose& decompose, Pieces pieces) {
+  Compilation c;
+  LAZYT_ASSIGN_OR_RETURN(c.partition_, partition_for(std::move(graph), device, decompose, pieces.bytes));
+  const Partition& partition = c.partition_;
   const std::string& backend = device->plugin->info.name;
   log_refusals(backend, partition.refusals);
   if (refusals) refusals->insert(refusals->end(), partition.refusals.begin(), partition.refusals.end());
@@ -103,37 +104,51 @@ base::Result<base::Ref<exec::Plan>> compile(ir::Graph graph, const base::Ref<loa
         "backend '{}' refused {}, and there is nothing to run them on the host", backend,
         first_names(partition.refusals, [](const Refusal& r) { return r.op + " (" + r.reason + ")"; })));
 
-  auto plan = base::make_ref<exec::Plan>();
-  plan->device = device;
-  plan->host_runner = host_runner;
-  plan->outputs = to_exec(partition.outputs);
-  plan->steps.reserve(partition.segments.size());
-  cache::Executables::Turns turns;
-  const auto executable_of = [&](const ir::Graph& graph) -> base::Result<base::Ref<loader::Executable>> {
-    const auto program = ir::Program::from_graph(graph);
-    // A program that is one segment is shared as a plan (cache/program_cache.h).
-    if (!pieces.shared || partition.segments.size() < 2) return loader::Executable::compile(device, *program, flags);
-    return pieces.shared->get(device, *program, flags, turns);
-  };
-  for (size_t s = 0; s < partition.segments.size(); s++) {
-    Segment& segment = partition.segments[s];
-    exec::Step step;
-    if (!segment.on_host) {
-      auto executable = executable_of(segment.graph);
-      if (!executable.ok())
-        return executable.status().with_note(
-            "compile",
-            fmt::format("segment {} of {}: {}", s + 1, partition.segments.size(),
-                        first_names(segment.graph.nodes, [](const ir::Node& n) { return n.name; })));
-      step.executable = std::move(executable).value();
-    }
-    for (const ir::Output& out : segment.graph.outputs) step.donors.push_back(out.donor);
-    step.operators = exec::describe_operators(segment.graph, !segment.on_host);
-    if (segment.on_host) step.graph = std::move(segment.graph);
-    step.inputs = to_exec(segment.inputs);
-    plan->steps.push_back(std::move(step));
+  c.flags_ = flags;
+  // A program that is one segment is shared as a plan (cache/program_cache.h).
+  if (partition.segments.size() > 1) c.shared_ = pieces.shared;
+  c.plan_ = base::make_ref<exec::Plan>();
+  c.plan_->device = device;
+  c.plan_->host_runner = host_runner;
+  c.plan_->outputs = to_exec(partition.outputs);
+  c.plan_->steps.reserve(partition.segments.size());
+  return c;
+}
+
+base::Result<base::Ref<loader::Executable>> Compilation::executable_of(const ir::Graph& graph) {
+  const auto program = ir::Program::from_graph(graph);
+  if (!shared_) return loader::Executable::compile(plan_->device, *program, flags_);
+  return shared_->get(plan_->device, *program, flags_, turns_);
+}
+
+base::Status Compilation::advance() {
+  const size_t s = plan_->steps.size();
+  Segment& segment = partition_.segments[s];
+  exec::Step step;
+  if (!segment.on_host) {
+    auto executable = executable_of(segment.graph);
+    if (!executable.ok())
+      return executable.status().with_note(
+          "compile",
+          fmt::format("segment {} of {}: {}", s + 1, partition_.segments.size(),
+                      first_names(segment.graph.nodes, [](const ir::Node& n) { return n.name; })));
+    step.executable = std::move(executable).value();
   }
-  return plan;
+  for (const ir::Output& out : segment.graph.outputs) step.donors.push_back(out.donor);
+  step.operators = exec::describe_operators(segment.graph, !segment.on_host);
+  if (segment.on_host) step.graph = std::move(segment.graph);
+  step.inputs = to_exec(segment.inputs);
+  plan_->steps.push_back(std::move(step));
+  return {};
+}
+
+base::Result<base::Ref<exec::Plan>> compile(ir::Graph graph, const base::Ref<loader::Device>& device,
+                                            lazyt_compile_flags_t flags, exec::HostRunner* host_runner,
+                                            std::vector<Refusal>* refusals, const Decompose& decompose,
+                                            Pieces pieces) {
+  LAZYT_ASSIGN_OR_RETURN(Compilation c, Compilation::begin(std::move(graph), device, flags, host_runner, refusals, decompose, pieces));
+  while (!c.done()) LAZYT_RETURN_IF_ERROR(c.advance());
+  return c.plan();
 }
 
 }  // namespace lazyt::partition

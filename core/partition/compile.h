@@ -29,6 +29,29 @@ struct Pieces {
   cache::Executables* shared = nullptr;  // what other plans' pieces and segments are; null: each is compiled
 };
 
+// A plan in the making, a segment at a time: for a thread that has other things to do between. [one thread at a time]
+class Compilation {
+ public:
+  // Asks and cuts. All as compile()'s.
+  static base::Result<Compilation> begin(ir::Graph graph, const base::Ref<loader::Device>& device, lazyt_compile_flags_t flags,
+                                         exec::HostRunner* host_runner, std::vector<Refusal>* refusals = nullptr,
+                                         const Decompose& decompose = nullptr, Pieces pieces = {});
+  bool done() const { return plan_->steps.size() == partition_.segments.size(); }
+  // Compiles the next segment. REQUIRES: !done()
+  base::Status advance();
+  // REQUIRES: done()
+  base::Ref<exec::Plan> plan() const { return plan_; }
+
+ private:
+  base::Result<base::Ref<loader::Executable>> executable_of(const ir::Graph& graph);
+
+  Partition partition_;
+  lazyt_compile_flags_t flags_ = 0;
+  cache::Executables* shared_ = nullptr;
+  cache::Executables::Turns turns_;
+  base::Ref<exec::Plan> plan_;
+};
+
 // The plan has no name yet: its owner gives it one. host_runner may be null when nothing is refused;
 // else FAILED_PRECONDITION names the operators. refusals: appended to, also when compiling
 // fails; may be null. Without decompose, what is refused runs on the host as it is. REQUIRES: graph is verified. [any thread]

@@ -10,6 +10,7 @@
 #include "base/counters.h"
 #include "ir/registry.h"
 #include "ir/shapes.h"
+#include "trace/early.h"
 
 namespace lazyt::trace {
 namespace {
@@ -235,25 +236,35 @@ bool same_program(const Tape& a, const Tape& b) {
   return &a == &b || (alike(a, b) && a.words == b.words && a.slots == b.slots && a.slot_bytes == b.slot_bytes);
 }
 
-Draft::Result* Draft::get() {
+const Growth* Draft::growth() {
   std::call_once(once_, [this] {
-    const auto start = std::chrono::steady_clock::now();
-    base::Ref<Tape> before, next;
-    for (size_t b = 1; b < line_.size() && !next; b++)
-      for (size_t a = b + 1; a < line_.size() && !next; a++)
-        before = line_[b], next = following(*line_[a], *line_[b], *line_[0]);
+    for (size_t b = 1; b < line_.size() && !growth_; b++)
+      for (size_t a = b + 1; a < line_.size() && !growth_; a++)
+        if (auto next = following(*line_[a], *line_[b], *line_[0])) growth_ = Growth{line_[b], line_[0], std::move(next)};
     line_.clear();
-    if (!next) return;
+    if (!growth_) return;
+    Tape& next = *growth_->next;
+    next.output_of_slot.assign(next.slots.size(), ir::kNone);
+    next_variant_ = next.variant = base::make_ref<Variant>();
+    for (uint32_t slot : variant_->outputs) next.add_output(slot);
+  });
+  return growth_ ? &*growth_ : nullptr;
+}
+
+Prepared* Draft::prepared() {
+  if (!growth()) return nullptr;
+  std::call_once(prepared_once_, [this] {
+    const auto start = std::chrono::steady_clock::now();
     try {
       // Sizes that fit each other so far need not go on to: an index that grows along a dim that does not, say.
-      if (auto prepared = prepare(*next, outputs()); prepared.ok() && ir::verify_shapes(prepared.value().graph).ok())
-        result_ = Result{std::move(before), std::move(next), std::move(prepared).value()};
+      if (auto prepared = prepare(*growth_->next, variant_->outputs); prepared.ok() && ir::verify_shapes(prepared.value().graph).ok())
+        prepared_ = std::move(prepared).value();
     } catch (const std::exception&) {  // no memory, say
     }
     const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
     base::record_time("PrepareAheadTime", spent.count());
   });
-  return result_ ? &*result_ : nullptr;
+  return prepared_ ? &*prepared_ : nullptr;
 }
 
 std::shared_ptr<Draft> Ahead::begin(base::Ref<Tape> tape, base::Ref<Variant> variant) {
@@ -267,32 +278,78 @@ std::shared_ptr<Draft> Ahead::begin(base::Ref<Tape> tape, base::Ref<Variant> var
   return std::make_shared<Draft>(std::move(line), std::move(variant));
 }
 
-void Ahead::finish(Draft& draft, const Compile& compile) {
+void Ahead::begin(Draft& draft, Compile compile) {
   try {
-    Draft::Result* result = draft.get();
-    if (!result) return;
-    auto compiled = compile(std::move(result->prepared));
-    if (!compiled.ok() || !compiled.value().refusals.empty()) return;
-    Compiled& c = compiled.value();
-    guesses_.push_front(
-        {result->tape, draft.outputs(), std::move(c.rewrites), std::move(c.plan), c.cached});
-    if (guesses_.size() > kGuesses) guesses_.pop_back();
+    Prepared* prepared = draft.prepared();
+    if (!prepared) return;
+    auto begun = compile.begin(std::move(*prepared));
+    if (!begun.ok() || compile.lost()) return;
+    begun_.push_back({{draft.growth()->next, draft.variant()}, std::move(begun).value(), std::move(compile.lost)});
+    begun_count_ = begun_.size();
   } catch (const std::exception&) {
   }
 }
 
-void Ahead::clear() {
-  recent_.clear(), guesses_.clear();
+bool Ahead::go_on(const std::function<bool()>& others_wait) {
+  while (!begun_.empty()) {
+    // A call that hangs is given up, and the next executor must not find what this thread is at.
+    Begun b = std::move(begun_.front());
+    begun_.pop_front();
+    begun_count_ = begun_.size();
+    bool interrupted = false;
+    try {
+      base::Status status;
+      while (status.ok() && !b.compilation.done() && !interrupted) {
+        status = b.compilation.advance();
+        if (b.lost()) return false;  // another thread may be the executor's by now
+        interrupted = !b.compilation.done() && others_wait();
+      }
+      if (!status.ok()) continue;
+      if (interrupted) {
+        begun_.push_front(std::move(b));
+        begun_count_ = begun_.size();
+        return true;
+      }
+      Compiled compiled = std::move(b.compilation).result();
+      if (!compiled.refusals.empty()) continue;
+      Variant& v = *b.guess.variant;
+      v.plan = std::move(compiled.plan);
+      v.rewrites = std::move(compiled.rewrites);
+      v.set_gates(gates_of(*b.guess.tape, *v.plan));
+      b.guess.cached = compiled.cached;
+      guesses_.push_front(std::move(b.guess));
+      if (guesses_.size() > kGuesses) guesses_.pop_back();
+    } catch (const std::exception&) {
+    }
+  }
+  return false;
 }
 
-std::optional<Ahead::Guess> Ahead::take(const Tape& tape, std::span<const uint32_t> outputs) {
-  for (auto g = guesses_.begin(); g != guesses_.end(); ++g)
-    if (std::ranges::equal(g->outputs, outputs) && same_program(*g->tape, tape)) {
-      Guess found = std::move(*g);
-      guesses_.erase(g);
-      return found;
-    }
-  return std::nullopt;
+void Ahead::clear() {
+  recent_.clear(), begun_.clear(), guesses_.clear();
+  begun_count_ = 0;
+}
+
+template <class Is>
+std::optional<Ahead::Guess> Ahead::take_if(Is&& is) {
+  const auto g = std::ranges::find_if(guesses_, is);
+  if (g == guesses_.end()) return std::nullopt;
+  Guess found = std::move(*g);
+  guesses_.erase(g);
+  return found;
+}
+
+std::optional<Ahead::Guess> Ahead::take(const Variant& variant) {
+  return take_if([&](const Guess& g) { return g.variant.get() == &variant; });
+}
+
+std::optional<Ahead::Guess> Ahead::take(const Tape& tape, const Variant& variant) {
+  const auto wanted = [&](const Guess& g) {
+    return g.variant.get() == &variant || (std::ranges::equal(g.variant->outputs, variant.outputs) && same_program(*g.tape, tape));
+  };
+  auto found = take_if(wanted);
+  if (!found && !begun_.empty()) go_on(), found = take_if(wanted);
+  return found;
 }
 
 }  // namespace lazyt::trace

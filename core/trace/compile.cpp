@@ -49,14 +49,15 @@ base::Result<Prepared> prepare(const Tape& tape, std::span<const uint32_t> outpu
   return p;
 }
 
-base::Result<Compiled> compile(Prepared prepared, const base::Ref<loader::Device>& device,
-                               cache::ProgramCache& programs, exec::HostRunner* host_runner) {
-  Compiled result;
+base::Result<Compilation> Compilation::begin(Prepared prepared, const base::Ref<loader::Device>& device,
+                                             cache::ProgramCache& programs, exec::HostRunner* host_runner) {
+  Compilation c;
+  Compiled& result = c.result_;
   result.rewrites = std::move(prepared.rewrites);
   if (auto plan = programs.find(prepared.key); plan && plan->device == device) {
     result.plan = std::move(plan);
     result.cached = true;
-    return result;
+    return c;
   }
   if (auto folder = base::env("LAZYT_DUMP")) {
     std::error_code ignored;  // what is wrong is said by who writes
@@ -66,13 +67,29 @@ base::Result<Compiled> compile(Prepared prepared, const base::Ref<loader::Device
       base::log(LAZYT_LOG_WARNING, "LAZYT_DUMP: " + s.to_string());
   }
   LAZYT_ASSIGN_OR_RETURN(const int64_t bytes, piece_bytes());
-  LAZYT_ASSIGN_OR_RETURN(result.plan,
-                         partition::compile(std::move(prepared.graph), device, prepared.flags, host_runner,
-                                            &result.refusals, &passes::decompose_and_mark,
-                                            {prepared.whole ? 0 : static_cast<uint64_t>(bytes), &programs.executables()}));
-  result.plan->name = std::move(prepared.name);
-  programs.insert(prepared.key, result.plan);
-  return result;
+  LAZYT_ASSIGN_OR_RETURN(c.plan_, partition::Compilation::begin(std::move(prepared.graph), device, prepared.flags, host_runner,
+                                                                &result.refusals, &passes::decompose_and_mark,
+                                                                {prepared.whole ? 0 : static_cast<uint64_t>(bytes), &programs.executables()}));
+  c.programs_ = &programs;
+  c.key_ = prepared.key;
+  c.name_ = std::move(prepared.name);
+  return c;
+}
+
+base::Status Compilation::advance() {
+  if (!plan_->done()) LAZYT_RETURN_IF_ERROR(plan_->advance());
+  if (!plan_->done()) return {};
+  result_.plan = plan_->plan();
+  result_.plan->name = std::move(name_);
+  programs_->insert(key_, result_.plan);
+  return {};
+}
+
+base::Result<Compiled> compile(Prepared prepared, const base::Ref<loader::Device>& device,
+                               cache::ProgramCache& programs, exec::HostRunner* host_runner) {
+  LAZYT_ASSIGN_OR_RETURN(Compilation c, Compilation::begin(std::move(prepared), device, programs, host_runner));
+  while (!c.done()) LAZYT_RETURN_IF_ERROR(c.advance());
+  return std::move(c).result();
 }
 
 }  // namespace lazyt::trace

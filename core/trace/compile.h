@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,7 +14,7 @@
 #include "exec/plan.h"
 #include "ir/graph.h"
 #include "loader/handles.h"
-#include "partition/partition.h"
+#include "partition/compile.h"
 #include "trace/tape.h"
 
 namespace lazyt::trace {
@@ -38,6 +39,25 @@ struct Compiled {
   std::vector<uint32_t> rewrites;
   std::vector<partition::Refusal> refusals;
   bool cached = false;  // the plan was there
+};
+// A program in the making, a segment at a time. [one thread at a time]
+class Compilation {
+ public:
+  // As compile()'s.
+  static base::Result<Compilation> begin(Prepared prepared, const base::Ref<loader::Device>& device,
+                                         cache::ProgramCache& programs, exec::HostRunner* host_runner);
+  bool done() const { return result_.plan != nullptr; }
+  // REQUIRES: !done()
+  base::Status advance();
+  // REQUIRES: done()
+  Compiled result() && { return std::move(result_); }
+
+ private:
+  std::optional<partition::Compilation> plan_;  // none: it was there
+  cache::ProgramCache* programs_ = nullptr;
+  cache::ProgramCache::Key key_{};
+  std::string name_;
+  Compiled result_;
 };
 // With LAZYT_DUMP, what is compiled is written there, too.
 base::Result<Compiled> compile(Prepared prepared, const base::Ref<loader::Device>& device,

@@ -347,6 +347,10 @@ constexpr uint8_t kMostWasted = 2;
 void Recorder::follow_tape(base::Ref<Tape> tape) {
   drop_early();
   tape_ = std::move(tape);
+  find_gates();
+}
+
+void Recorder::find_gates() {
   const Variant* v = tape_ ? tape_->variant.get() : nullptr;
   if (v && v->waited_for && v->wasted < kMostWasted && v->gates_known.load(std::memory_order_acquire) && !v->gates.empty())
     next_gate_ = v->gates[0].tokens;
@@ -489,6 +493,7 @@ const uint64_t* Recorder::append(Call& call, const Words& metas, uint32_t fresh,
 // The call is what was guessed, and its results are: the trace goes on along the guess.
 const uint64_t* Recorder::confirm_guess(Call& call, const Words& metas, uint32_t fresh) {
   if (own_ || !tape_ || !tape_->is_guess(position_)) return nullptr;
+  if (next_gate_ == SIZE_MAX && !early_) find_gates();  // it may have been compiled meanwhile
   const TokenHeader& h = tape_->header(position_);
   const uint64_t* guess = reinterpret_cast<const uint64_t*>(&h) + kHeaderWords + h.signature + h.roles;
   if (h.fresh != fresh || h.metas != metas.size() || std::memcmp(guess, metas.data(), h.metas * 8) != 0) return nullptr;
@@ -624,6 +629,8 @@ base::Ref<Tape> Recorder::grown(const base::Ref<Tape>& tape) const {
 void Recorder::expect(Growth growth) {
   if (!replay_ || !growth.next->guessed || growth.next->flags != flags()) return;
   if (Tape* known = known_like(*growth.next, growth.next->tokens.size())) growth.next = base::Ref<Tape>(known);
+  else if (growth.next->variant)
+    growth.next->variant->waited_for = growth.tape->variant->waited_for, growth.next->variant->wasted = growth.tape->variant->wasted;
   growing_.push_front(std::move(growth));
   if (growing_.size() > kGrowing) growing_.pop_back();
   const auto& [before, tape, next] = growing_.front();
@@ -662,11 +669,7 @@ Launch Recorder::flush(FlushReason reason) {
   if (grown) {
     t.variant = base::make_ref<Variant>();
     for (uint32_t slot = 0; slot < t.slots.size(); slot++)
-      if (t.output_of_slot[slot] != ir::kNone) {
-        t.output_of_slot[slot] = static_cast<uint32_t>(t.variant->outputs.size());
-        t.variant->outputs.push_back(slot);
-        t.variant->metas.push_back(std::make_shared<const base::Meta>(t.slots[slot]));
-      }
+      if (t.output_of_slot[slot] != ir::kNone) t.add_output(slot);
   }
 
   // The trace may have come to the tape's end with other results than those that the plan has.

@@ -107,11 +107,8 @@ class Recorder {
   // What was recorded since `from`, by a caller with these operands, the second of which it has written, if it followed a known tape
   // and can be followed at once the next time.
   std::optional<Segment> segment_since(const Place& from, std::span<Storage* const> operands, std::span<Storage* const> written = {}) const;
-  // Sizes that grow have made `before` to `tape`, and may make that to `next`, which is guessed. If nothing is known of what comes after
-  // `tape`, and it was cut last, the next trace is expected to follow what comes after `before`, grown likewise.
-  struct Growth {
-    base::Ref<Tape> before, tape, next;
-  };
+  // If nothing is known of what comes after the growth's tape, and it was cut last, the next trace is expected to follow what came after
+  // `before`, grown likewise.
   void expect(Growth growth);
   // What the trace brought before the place, for a caller whose records depend on it. None: something of it is not known.
   std::optional<Before> before(const Place& place) const;
@@ -206,6 +203,7 @@ class Recorder {
   const uint64_t* write(Call& call, uint64_t parts, uint64_t moved, const uint64_t* metas, size_t count, uint32_t fresh,
                         std::shared_ptr<const ir::SourceLine> source);
   void follow_tape(base::Ref<Tape> tape);
+  void find_gates();
   void drop_early();
   void start_own_tape();
   void finish_tape();

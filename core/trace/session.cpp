@@ -356,16 +356,18 @@ base::Status Session::flush(Recorder& recorder, FlushReason reason) {
     for (auto& out : launch->outputs) out->poison(error);
   }, anywhere);
   const base::Ref<exec::Data> soon = reason == FlushReason::kValueNeeded && launch->early ? launch->outputs.back() : nullptr;  // filled last
-  const base::Ref<Tape> tape = draft ? launch->tape : nullptr;
   launch.reset();
   // Behind the launch, while the host records.
-  if (draft) executor().submit([this, draft, device = std::move(device)] { compile_ahead(*draft, device); });
   loader::Worker& worker = executor();
+  if (draft) worker.submit([this, draft, device = std::move(device), &worker] { compile_ahead(*draft, device, worker); });
   submit.unlock();
   if (draft && reason == FlushReason::kValueNeeded)
-    if (const Draft::Result* next = draft->get()) {
-      std::lock_guard recording(recording_lock);
-      recorder.expect({next->before, tape, next->tape});
+    if (const Growth* growth = draft->growth()) {
+      {
+        std::lock_guard recording(recording_lock);
+        recorder.expect(*growth);
+      }
+      if (!soon || !soon->filled()) draft->prepared();
     }
   if (!soon) return {};
   worker.help();  // nothing has begun yet where the executor finds no processor
@@ -404,10 +406,25 @@ void Session::execute(Launch& launch, const base::Ref<loader::Device>& device) {
   }
 }
 
+namespace {
+
+void count_compile(bool was_cached) {
+  static base::Counter &cached = base::counter("CachedCompile"), &uncached = base::counter("UncachedCompile");
+  (was_cached ? cached : uncached).add();
+}
+
+void count_guess(const Ahead::Guess& guess) {
+  static base::Counter& ahead = base::counter("CompiledAhead");
+  count_compile(guess.cached);
+  if (!guess.cached) ahead.add();
+}
+
+}  // namespace
+
 void Session::run(Launch& launch, const base::Ref<loader::Device>& device) {
   launch.dead.clear();
   launch.dropped.clear();
-  const bool first = !launch.variant->plan;
+  bool first = !launch.variant->plan;
   if (first || !(launch.variant->plan->device == device)) {
     auto plan = plan_for(*launch.tape, *launch.variant, device);
     if (!plan.ok()) {
@@ -417,14 +434,13 @@ void Session::run(Launch& launch, const base::Ref<loader::Device>& device) {
       return;
     }
     launch.variant->plan = std::move(plan).value();
-    if (first) {
-      launch.variant->gates = gates_of(*launch.tape, *launch.variant->plan);
-      launch.variant->gates_known.store(true, std::memory_order_release);
-    }
+    if (!launch.variant->gates_known) launch.variant->set_gates(gates_of(*launch.tape, *launch.variant->plan));
     launch.variant->launch_ns = launch.variant->last_launch_ns = UINT32_MAX;
+  } else if (auto guess = launch.variant->launch_ns == UINT32_MAX ? ahead_.take(*launch.variant) : std::nullopt) {
+    first = true;
+    count_guess(*guess);
   } else {
-    static base::Counter& cached = base::counter("CachedCompile");
-    cached.add();
+    count_compile(true);
   }
   const auto start = std::chrono::steady_clock::now();
   exec::InFlight::get().limit(device.get(), queue_);
@@ -443,31 +459,34 @@ void Session::run(Launch& launch, const base::Ref<loader::Device>& device) {
 
 base::Result<base::Ref<exec::Plan>> Session::plan_for(const Tape& tape, Variant& variant,
                                                       const base::Ref<loader::Device>& device) {
-  static base::Counter &cached = base::counter("CachedCompile"), &uncached = base::counter("UncachedCompile"),
-                       &ahead = base::counter("CompiledAhead");
-  if (auto guess = ahead_.take(tape, variant.outputs); guess && guess->plan->device == device) {
-    if (guess->cached) cached.add();
-    else uncached.add(), ahead.add();
-    variant.rewrites = std::move(guess->rewrites);
-    return std::move(guess->plan);
+  if (auto guess = ahead_.take(tape, variant); guess && guess->variant->plan->device == device) {
+    count_guess(*guess);
+    variant.rewrites = guess->variant->rewrites;
+    return guess->variant->plan;
   }
   Timer timer("CompileTime");
   LAZYT_ASSIGN_OR_RETURN(Prepared prepared, prepare(tape, variant.outputs));
   LAZYT_ASSIGN_OR_RETURN(Compiled compiled, compile(std::move(prepared), device, programs_, host_runner_));
-  (compiled.cached ? cached : uncached).add();
+  count_compile(compiled.cached);
   for (const partition::Refusal& r : compiled.refusals)
     base::note_host_reason(base::host_name(r.op.substr(0, r.op.find('.'))), r.reason, r.line);
   variant.rewrites = std::move(compiled.rewrites);
   return std::move(compiled.plan);
 }
 
-void Session::compile_ahead(Draft& draft, const base::Ref<loader::Device>& device) {
-  ahead_.finish(draft, [&](Prepared prepared) -> base::Result<Compiled> {
+void Session::compile_ahead(Draft& draft, const base::Ref<loader::Device>& device, loader::Worker& worker) {
+  {
     Timer timer("CompileAheadTime");
-    auto compiled = compile(std::move(prepared), device, programs_, host_runner_);
-    if (device->lost()) return device->lost_status();  // given up: another thread may be the executor's by now
-    return compiled;
-  });
+    ahead_.begin(draft, {[&](Prepared prepared) { return Compilation::begin(std::move(prepared), device, programs_, host_runner_); },
+                         [device] { return device->lost(); }});
+  }
+  go_on_ahead(worker);
+}
+
+void Session::go_on_ahead(loader::Worker& worker) {
+  if (!ahead_.has_begun()) return;
+  Timer timer("CompileAheadTime");
+  if (ahead_.go_on([&worker] { return worker.has_queue(); })) worker.submit([this, &worker] { go_on_ahead(worker); });
 }
 
 base::Result<base::Ref<loader::Buffer>> Session::upload(const void* data, uint64_t size, loader::Keep keep) {
@@ -544,7 +563,8 @@ void Session::drain() {
     std::lock_guard submit(submit_mutex_);
     executor = executor_.get();
   }
-  if (executor) executor->help(), executor->drain();
+  if (executor) do executor->help(), executor->drain();
+  while (ahead_.has_begun());
   drop_dead();
 }
 

@@ -131,7 +131,8 @@ class Session {
   void run(Launch& launch, const base::Ref<loader::Device>& device);
   base::Result<base::Ref<exec::Plan>> plan_for(const Tape& tape, Variant& variant,
                                                const base::Ref<loader::Device>& device);
-  void compile_ahead(Draft& draft, const base::Ref<loader::Device>& device);
+  void compile_ahead(Draft& draft, const base::Ref<loader::Device>& device, loader::Worker& worker);
+  void go_on_ahead(loader::Worker& worker);
   loader::Worker& executor();
   static uint32_t wanted_threads();
 

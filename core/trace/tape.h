@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/hash.h"
@@ -66,6 +67,10 @@ struct Variant : base::RefCounted {
   uint32_t last_launch_ns = UINT32_MAX;  // executor only
   std::vector<Gate> gates;               // of the first plan; written once, before gates_known
   std::atomic<bool> gates_known{false};
+  void set_gates(std::vector<Gate> of_plan) {
+    gates = std::move(of_plan);
+    gates_known.store(true, std::memory_order_release);
+  }
   bool waited_for = false;  // the last time; recorder's mutex
   uint8_t wasted = 0;       // how often what had begun was dropped, since it last was of use; recorder's mutex
 };
@@ -91,10 +96,21 @@ struct Tape : base::RefCounted {
   bool guessed = false;               // no trace has come to its end (ahead.h); recorder's mutex
   std::unique_ptr<Kept> backwards;    // the frontend's (backward.h)
 
+  // The slot is an output of the variant, too. REQUIRES: output_of_slot has all slots
+  void add_output(uint32_t slot) {
+    output_of_slot[slot] = static_cast<uint32_t>(variant->outputs.size());
+    variant->outputs.push_back(slot);
+    variant->metas.push_back(std::make_shared<const base::Meta>(slots[slot]));
+  }
   bool is_guess(size_t token) const { return guessed && token < tokens.size() && tokens[token].guessed; }
   const TokenHeader& header(size_t token) const {
     return *reinterpret_cast<const TokenHeader*>(&words[tokens[token].offset]);
   }
+};
+
+// Sizes that grow have made `before` to `tape`, and may make that to `next`, which is guessed.
+struct Growth {
+  base::Ref<Tape> before, tape, next;
 };
 
 // Token::prefix_hash behind a token of these words. before: of the token before it, or 0.

@@ -5,6 +5,7 @@
 
 #include <thread>
 
+#include "../fake_plugin.h"
 #include "recorder_fixture.h"
 
 namespace lazyt::trace {
@@ -236,7 +237,9 @@ TEST_F(ExpectTest, StoragesThatBecomeSomethingElseLeaveTheGuess) {
       std::lock_guard lock(recorder.mutex());
       Words metas;
       put_meta(metas, base::Meta::contiguous(LAZYT_DTYPE_FLOAT32, {3, 2}));
-      if (!recorder.replay(call)) EXPECT_TRUE(recorder.append(call, metas, 0, nullptr));
+      if (!recorder.replay(call)) {
+        EXPECT_TRUE(recorder.append(call, metas, 0, nullptr));
+      }
     }
     Launch launch = flush();
     for (Storage* s : {&bytes, &b}) recorder.forget(*s);
@@ -281,26 +284,32 @@ TEST_F(AheadTest, RangesByOnesGoOnAndOthersDoNot) {
 
 class GuessTest : public AheadTest {
  protected:
-  // As a session does for a program that is run for the first time.
-  void run(base::Ref<Tape> tape) {
+  static base::Ref<Variant> variant_of(std::vector<uint32_t> outputs) {
     auto variant = base::make_ref<Variant>();
-    variant->outputs = outputs;
-    auto draft = ahead.begin(std::move(tape), variant);
-    if (!draft) return;
-    if (waits) draft->get();
-    ahead.finish(*draft, compile);
+    variant->outputs = std::move(outputs);
+    return variant;
   }
+  // As a session does for a program that is run for the first time.
+  std::shared_ptr<Draft> run(base::Ref<Tape> tape) {
+    auto draft = ahead.begin(std::move(tape), variant_of(outputs));
+    if (!draft) return nullptr;
+    if (waits) draft->prepared();
+    ahead.begin(*draft, {compile, [] { return false; }});
+    if (finishes) ahead.go_on();
+    return draft;
+  }
+  bool take(const Tape& tape, std::vector<uint32_t> of = outputs) { return ahead.take(tape, *variant_of(std::move(of))).has_value(); }
 
-  const std::vector<uint32_t> outputs{3};
+  static inline const std::vector<uint32_t> outputs{3};
   int compiled = 0;
-  bool waits = true;
-  Ahead::Compile compile = [this](Prepared prepared) -> base::Result<Compiled> {
+  bool waits = true, finishes = true;
+  ~GuessTest() { recorder.clear_tapes(); }  // with their plans, before the plugin goes
+  testing::FakePlugin plugin{true, true};
+  cache::ProgramCache programs;
+  std::function<base::Result<Compilation>(Prepared)> compile = [this](Prepared prepared) {
     compiled++;
     EXPECT_EQ(prepared.graph.nodes.size(), 2u);
-    Compiled result;
-    result.plan = base::make_ref<exec::Plan>();
-    result.rewrites = std::move(prepared.rewrites);
-    return result;
+    return Compilation::begin(std::move(prepared), plugin.device, programs, nullptr);
   };
   Ahead ahead;
 };
@@ -310,10 +319,10 @@ TEST_F(GuessTest, WhatCameTrueIsTakenOnce) {
   EXPECT_EQ(compiled, 0) << "two in a row may be chance";
   run(step(6));
   ASSERT_EQ(compiled, 1);
-  EXPECT_FALSE(ahead.take(*step(8), outputs));
-  EXPECT_FALSE(ahead.take(*step(7), std::vector<uint32_t>{2, 3}));
-  EXPECT_TRUE(ahead.take(*step(7), outputs));
-  EXPECT_FALSE(ahead.take(*step(7), outputs));
+  EXPECT_FALSE(take(*step(8)));
+  EXPECT_FALSE(take(*step(7), {2, 3}));
+  EXPECT_TRUE(take(*step(7)));
+  EXPECT_FALSE(take(*step(7)));
 }
 
 TEST_F(GuessTest, WhoeverComesFirstPrepares) {
@@ -321,18 +330,17 @@ TEST_F(GuessTest, WhoeverComesFirstPrepares) {
     waits = helped;
     const int64_t n = helped ? 4 : 14;
     run(step(n)), run(step(n + 1)), run(step(n + 2));
-    EXPECT_TRUE(ahead.take(*step(n + 3), outputs));
+    EXPECT_TRUE(take(*step(n + 3)));
   }
-  auto variant = base::make_ref<Variant>();
-  variant->outputs = outputs;
   for (int64_t n : {24, 25, 26}) {
-    auto draft = ahead.begin(step(n), variant);
+    auto draft = ahead.begin(step(n), variant_of(outputs));
     if (!draft) continue;
-    std::thread other([&] { draft->get(); });
-    ahead.finish(*draft, compile);
+    std::thread other([&] { draft->prepared(); });
+    ahead.begin(*draft, {compile, [] { return false; }});
+    ahead.go_on();
     other.join();
   }
-  EXPECT_TRUE(ahead.take(*step(27), outputs));
+  EXPECT_TRUE(take(*step(27)));
 }
 
 TEST_F(GuessTest, ATapeThatIsQueuedTwiceIsOneOfItsLine) {
@@ -341,25 +349,64 @@ TEST_F(GuessTest, ATapeThatIsQueuedTwiceIsOneOfItsLine) {
     run(tape), run(tape);
   }
   EXPECT_EQ(compiled, 1);
-  EXPECT_TRUE(ahead.take(*step(7), outputs));
+  EXPECT_TRUE(take(*step(7)));
 }
 
 TEST_F(GuessTest, ProgramsThatTakeTurnsEachGoOn) {
   for (int64_t n = 4; n < 10; n++)
     for (Op* last : {&mul, &add}) {
-      EXPECT_EQ(ahead.take(*step(n, last), outputs).has_value(), n > 6) << n;
+      EXPECT_EQ(take(*step(n, last)), n > 6) << n;
       run(step(n, last));
     }
   EXPECT_EQ(compiled, 2 * 4);
 }
 
 TEST_F(GuessTest, WhatFailsToCompileIsNoGuess) {
-  compile = [](Prepared) -> base::Result<Compiled> { return base::internal("no"); };
+  const auto works = compile;
+  compile = [](Prepared) -> base::Result<Compilation> { return base::internal("no"); };
   run(step(4)), run(step(5)), run(step(6));
-  EXPECT_FALSE(ahead.take(*step(7), outputs));
-  compile = [](Prepared) -> base::Result<Compiled> { throw std::bad_alloc(); };
+  EXPECT_FALSE(take(*step(7)));
+  compile = [](Prepared) -> base::Result<Compilation> { throw std::bad_alloc(); };
   run(step(7)), run(step(8));
-  EXPECT_FALSE(ahead.take(*step(9), outputs));
+  EXPECT_FALSE(take(*step(9)));
+  compile = works;
+  run(step(9));
+  EXPECT_TRUE(take(*step(10)));
+}
+
+TEST_F(GuessTest, WhatHasBegunIsFinishedForWhoTakesIt) {
+  finishes = false;
+  run(step(4)), run(step(5)), run(step(6));
+  EXPECT_TRUE(ahead.has_begun());
+  EXPECT_TRUE(take(*step(7)));
+  EXPECT_FALSE(ahead.has_begun());
+}
+
+TEST_F(GuessTest, OthersThatWaitComeBetweenSegments) {
+  struct Runner final : exec::HostRunner {
+    base::Status run(const ir::Graph&, std::span<const exec::HostTensor>, std::span<const exec::HostTensor>) override { return {}; }
+  } runner;
+  testing::fake().refused = {"aten::maximum"};
+  compile = [&](Prepared prepared) { return Compilation::begin(std::move(prepared), plugin.device, programs, &runner); };
+  finishes = false;
+  run(step(4)), run(step(5)), run(step(6));
+  EXPECT_TRUE(ahead.go_on([] { return true; })) << "one of two";
+  EXPECT_TRUE(ahead.has_begun());
+  EXPECT_FALSE(ahead.go_on([] { return true; }));
+  EXPECT_FALSE(ahead.has_begun());
+  EXPECT_FALSE(take(*step(7))) << "what the host runs is no guess";
+}
+
+TEST_F(GuessTest, APlanAndItsGatesAreKnownToTheVariantThatIsExpected) {
+  run(step(4)), run(step(5));
+  const auto draft = run(step(6));
+  const Variant& variant = *draft->variant();
+  EXPECT_EQ(draft->growth()->next->variant.get(), &variant);
+  EXPECT_EQ(variant.outputs, outputs);
+  EXPECT_EQ(variant.metas[0]->dims, base::Dims{7});
+  EXPECT_TRUE(variant.plan && variant.gates_known);
+  EXPECT_TRUE(ahead.take(variant));
+  EXPECT_FALSE(ahead.take(variant));
 }
 
 }  // namespace

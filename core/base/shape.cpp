@@ -15,6 +15,14 @@ Dims contiguous_strides(const Dims& dims) {
   return strides;
 }
 
+bool are_contiguous_strides(const Dims& strides, const Dims& dims) {
+  if (strides.size() != dims.size()) return false;
+  int64_t step = 1;
+  for (size_t i = dims.size(); i-- > 0; step *= std::max<int64_t>(dims[i], 1))
+    if (strides[i] != step) return false;
+  return true;
+}
+
 int64_t numel(const Dims& dims) {
   return std::accumulate(dims.begin(), dims.end(), int64_t{1}, std::multiplies<>());
 }

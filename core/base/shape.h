@@ -17,6 +17,7 @@ inline constexpr size_t kMaxRank = 64;
 
 // Strides of row-major order, in elements; a dim of 0 counts as 1, as in PyTorch.
 Dims contiguous_strides(const Dims& dims);
+bool are_contiguous_strides(const Dims& strides, const Dims& dims);  // whether they are just these
 int64_t numel(const Dims& dims);
 // A tensor can have this shape: no dim is negative, and its elements, a dim of 0 taken as 1, are so few that the bytes
 // of any dtype can be counted.

@@ -2,6 +2,7 @@
 #include <bit>
 #include <cstring>
 #include <map>
+#include <string_view>
 #include <tuple>
 #include <unordered_map>
 
@@ -23,6 +24,8 @@ class Writer {
 
   std::vector<uint64_t> write() {
     write_values();
+    nodes_.reserve(graph_.nodes.size());
+    args_.reserve(4 * graph_.nodes.size());
     for (const Node& node : graph_.nodes) write_node(node);
     for (const Input& in : graph_.inputs)
       inputs_.push_back({in.value, in.may_donate ? LAZYT_INPUT_MAY_DONATE : 0});
@@ -35,8 +38,9 @@ class Writer {
   }
 
  private:
+  // s: of the graph, which stays.
   lazyt_text_t text(std::string_view s) {
-    auto [it, added] = texts_.try_emplace(std::string(s), static_cast<uint32_t>(strings_.size()));
+    auto [it, added] = texts_.try_emplace(s, static_cast<uint32_t>(strings_.size()));
     if (added) strings_.insert(strings_.end(), s.begin(), s.end());
     return {s.empty() ? 0 : it->second, static_cast<uint32_t>(s.size())};
   }
@@ -54,6 +58,8 @@ class Writer {
   }
 
   void write_values() {
+    values_.reserve(graph_.values.size());
+    ints_.reserve(4 * graph_.values.size());
     for (const Value& v : graph_.values) {
       lazyt_value_t r{};
       r.dtype = v.meta.dtype;
@@ -62,7 +68,7 @@ class Writer {
       if (v.may_overwrite) r.flags |= LAZYT_VALUE_MAY_OVERWRITE;
       r.rank = static_cast<uint32_t>(v.meta.dims.size());
       r.dims = ints(v.meta.dims);
-      r.strides = v.meta.strides == base::contiguous_strides(v.meta.dims) ? kNone : ints(v.meta.strides);
+      r.strides = base::are_contiguous_strides(v.meta.strides, v.meta.dims) ? kNone : ints(v.meta.strides);
       r.producer = v.producer;
       values_.push_back(r);
     }
@@ -113,7 +119,7 @@ class Writer {
     lazyt_node_t r{};
     r.name = text(node.name);
     r.overload = text(node.overload);
-    if (const OpInfo* op = find_op(node.name, node.overload)) r.op = op->number, r.op_version = op->version;
+    if (const OpInfo* op = find_op(node.name, node.overload)) r.op = op->number, r.op_version = op->version, random_ |= op->random;
     r.args = static_cast<uint32_t>(args_.size());
     r.arg_count = static_cast<uint32_t>(node.args.size());
     args_.resize(r.args + node.args.size());
@@ -124,7 +130,6 @@ class Writer {
     r.results = node.result_count ? node.first_result : 0;
     r.result_count = node.result_count;
     r.note = kNone;
-    if (const OpInfo* op = find_op(r.op); op && op->random) random_ = true;
     nodes_.push_back(r);
   }
 
@@ -213,7 +218,7 @@ class Writer {
   std::vector<lazyt_constant_t> constants_;
   std::vector<lazyt_note_t> notes_;
   std::vector<uint8_t> data_;
-  std::unordered_map<std::string, uint32_t> texts_;
+  std::unordered_map<std::string_view, uint32_t> texts_;
   std::map<std::tuple<uint32_t, uint32_t, uint32_t, uint32_t, uint32_t>, uint32_t> note_ids_;
   uint64_t size_ = 0;
   bool in_notes_ = false;

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "base/log.h"
-#include "ir/program.h"
 
 namespace lazyt::partition {
 
@@ -72,11 +71,11 @@ base::Result<std::optional<ir::Graph>> decompose_refused(const ir::Graph& graph,
 }
 
 // The graph as it will run: what is refused decomposed where that helps, then cut.
-base::Result<Partition> partition_for(ir::Graph graph, const base::Ref<loader::Device>& device,
+base::Result<Partition> partition_for(ir::Graph graph, const ir::Program* program, const base::Ref<loader::Device>& device,
                                       const Decompose& decompose, uint64_t piece_bytes = 0) {
   std::vector<loader::NodeAnswer> answers;
   if (!graph.nodes.empty()) {
-    LAZYT_ASSIGN_OR_RETURN(answers, ask(graph, device));
+    LAZYT_ASSIGN_OR_RETURN(answers, program ? loader::query_capability(*device, *program) : ask(graph, device));
   }
   LAZYT_ASSIGN_OR_RETURN(std::optional<ir::Graph> decomposed, decompose_refused(graph, device, answers, decompose));
   return cut(decomposed ? *std::move(decomposed) : std::move(graph), answers, device->synchronous() ? piece_bytes : 0);
@@ -86,15 +85,15 @@ base::Result<Partition> partition_for(ir::Graph graph, const base::Ref<loader::D
 
 base::Result<std::vector<Refusal>> refusals(const ir::Graph& graph, const base::Ref<loader::Device>& device,
                                             const Decompose& decompose) {
-  LAZYT_ASSIGN_OR_RETURN(Partition partition, partition_for(graph, device, decompose));
+  LAZYT_ASSIGN_OR_RETURN(Partition partition, partition_for(graph, nullptr, device, decompose));
   return std::move(partition.refusals);
 }
 
-base::Result<Compilation> Compilation::begin(ir::Graph graph, const base::Ref<loader::Device>& device,
+base::Result<Compilation> Compilation::begin(ir::Graph graph, const ir::Program* program, const base::Ref<loader::Device>& device,
                                              lazyt_compile_flags_t flags, exec::HostRunner* host_runner,
                                              std::vector<Refusal>* refusals, const Decompose& decompose, Pieces pieces) {
   Compilation c;
-  LAZYT_ASSIGN_OR_RETURN(c.partition_, partition_for(std::move(graph), device, decompose, pieces.bytes));
+  LAZYT_ASSIGN_OR_RETURN(c.partition_, partition_for(std::move(graph), program, device, decompose, pieces.bytes));
   const Partition& partition = c.partition_;
   const std::string& backend = device->plugin->info.name;
   log_refusals(backend, partition.refusals);
@@ -146,7 +145,7 @@ base::Result<base::Ref<exec::Plan>> compile(ir::Graph graph, const base::Ref<loa
                                             lazyt_compile_flags_t flags, exec::HostRunner* host_runner,
                                             std::vector<Refusal>* refusals, const Decompose& decompose,
                                             Pieces pieces) {
-  LAZYT_ASSIGN_OR_RETURN(Compilation c, Compilation::begin(std::move(graph), device, flags, host_runner, refusals, decompose, pieces));
+  LAZYT_ASSIGN_OR_RETURN(Compilation c, Compilation::begin(std::move(graph), nullptr, device, flags, host_runner, refusals, decompose, pieces));
   while (!c.done()) LAZYT_RETURN_IF_ERROR(c.advance());
   return c.plan();
 }

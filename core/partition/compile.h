@@ -11,6 +11,7 @@
 #include "exec/host_runner.h"
 #include "exec/plan.h"
 #include "ir/graph.h"
+#include "ir/program.h"
 #include "loader/handles.h"
 #include "partition/partition.h"
 
@@ -32,10 +33,11 @@ struct Pieces {
 // A plan in the making, a segment at a time: for a thread that has other things to do between. [one thread at a time]
 class Compilation {
  public:
-  // Asks and cuts. All as compile()'s.
-  static base::Result<Compilation> begin(ir::Graph graph, const base::Ref<loader::Device>& device, lazyt_compile_flags_t flags,
-                                         exec::HostRunner* host_runner, std::vector<Refusal>* refusals = nullptr,
-                                         const Decompose& decompose = nullptr, Pieces pieces = {});
+  // Asks and cuts. program: the graph's, if there is one already. All else as compile()'s.
+  static base::Result<Compilation> begin(ir::Graph graph, const ir::Program* program, const base::Ref<loader::Device>& device,
+                                         lazyt_compile_flags_t flags, exec::HostRunner* host_runner,
+                                         std::vector<Refusal>* refusals = nullptr, const Decompose& decompose = nullptr,
+                                         Pieces pieces = {});
   bool done() const { return plan_->steps.size() == partition_.segments.size(); }
   // Compiles the next segment. REQUIRES: !done()
   base::Status advance();

@@ -107,7 +107,8 @@ Levels find_levels(const Graph& graph, const std::vector<bool>& taken, std::vect
 
 class Cutter {
  public:
-  Cutter(const Graph& graph, const std::vector<loader::NodeAnswer>& answers)
+  // graph: nodes are taken from it.
+  Cutter(Graph& graph, const std::vector<loader::NodeAnswer>& answers)
       : graph_(graph), answers_(answers) {}
 
   Partition by_answers() {
@@ -124,13 +125,13 @@ class Cutter {
  private:
   void make_room(uint32_t segments) {
     partition_.segments.resize(segments);
-    values_.resize(segments);
+    elsewhere_.resize(segments);
     segment_of_.resize(graph_.nodes.size());
   }
 
   Partition make_segments() {
     find_readers();
-    for (NodeId n = 0; n < graph_.nodes.size(); n++) copy_node(n);
+    for (NodeId n = 0; n < graph_.nodes.size(); n++) move_node(n);
     make_outputs();
     keep_donors();
     return std::move(partition_);
@@ -192,6 +193,7 @@ class Cutter {
             leaves_[v] = true;
           if (last_reader_[v] == kNone || last_reader_[v] < segment_of_[n]) last_reader_[v] = segment_of_[n];
         });
+    at_home_.assign(graph_.values.size(), kNone);
     input_of_.assign(graph_.values.size(), kNone);
     constant_of_.assign(graph_.values.size(), kNone);
     for (uint32_t i = 0; i < graph_.inputs.size(); i++) input_of_[graph_.inputs[i].value] = i;
@@ -208,10 +210,11 @@ class Cutter {
 
   // The value inside segment s, brought in if another segment or the program makes it.
   ValueId value_in(uint32_t s, ValueId v) {
-    auto [it, is_new] = values_[s].try_emplace(v, kNone);
+    const ir::Value& value = graph_.values[v];
+    if (value.kind == ValueKind::kResult && segment_of_[value.producer] == s) return at_home_[v];
+    auto [it, is_new] = elsewhere_[s].try_emplace(v, kNone);
     if (!is_new) return it->second;
     Segment& segment = partition_.segments[s];
-    const ir::Value& value = graph_.values[v];
     ValueId local = kNone;
     switch (value.kind) {
       case ValueKind::kHostScalar:
@@ -230,7 +233,7 @@ class Cutter {
         segment.inputs.push_back(output_of_producer(v));
         break;
     }
-    return values_[s][v] = local;
+    return it->second = local;
   }
 
   // The output of the producing segment that holds v; made on first use.
@@ -240,24 +243,23 @@ class Cutter {
       const uint32_t s = segment_of_[graph_.values[v].producer];
       Graph& graph = partition_.segments[s].graph;
       it->second = {s, static_cast<uint32_t>(graph.outputs.size())};
-      graph.outputs.push_back({values_[s].at(v), kNone});
+      graph.outputs.push_back({at_home_[v], kNone});
     }
     return it->second;
   }
 
-  void copy_node(NodeId n) {
-    const ir::Node& node = graph_.nodes[n];
+  void move_node(NodeId n) {
+    ir::Node& node = graph_.nodes[n];
     const uint32_t s = segment_of_[n];
-    std::vector<ir::Arg> args = node.args;
-    for (ir::Arg& arg : args) ir::for_each_value(arg, [&](ValueId& v) { v = value_in(s, v); });
+    for (ir::Arg& arg : node.args) ir::for_each_value(arg, [&](ValueId& v) { v = value_in(s, v); });
     std::vector<ir::Meta> metas;
     for (uint32_t r = 0; r < node.result_count; r++) metas.push_back(meta_of(node.first_result + r));
     Graph& graph = partition_.segments[s].graph;
-    const NodeId copy =
-        graph.add_node(node.name, node.overload, std::move(args), std::move(metas), node.source);
+    const NodeId moved = graph.add_node(std::move(node.name), std::move(node.overload), std::move(node.args), std::move(metas),
+                                        std::move(node.source));
     for (uint32_t r = 0; r < node.result_count; r++) {
-      const ValueId old = node.first_result + r, local = graph.nodes[copy].first_result + r;
-      values_[s][old] = local;
+      const ValueId old = node.first_result + r, local = graph.nodes[moved].first_result + r;
+      at_home_[old] = local;
       graph.values[local].may_overwrite = graph_.values[old].may_overwrite && !leaves_[old];
     }
   }
@@ -277,7 +279,7 @@ class Cutter {
           if (constants == kNone) {
             constants = static_cast<uint32_t>(partition_.segments.size());
             partition_.segments.emplace_back().on_host = true;
-            values_.emplace_back();
+            elsewhere_.emplace_back();
           }
           auto [it, is_new] = crossing_.try_emplace(output.value);
           if (is_new) {
@@ -312,11 +314,12 @@ class Cutter {
     }
   }
 
-  const Graph& graph_;
+  Graph& graph_;
   const std::vector<loader::NodeAnswer>& answers_;
   Partition partition_;
   std::vector<uint32_t> segment_of_;                          // by node
-  std::vector<std::unordered_map<ValueId, ValueId>> values_;  // by segment: whole program's value -> its own
+  std::vector<ValueId> at_home_;                              // by value: as the segment has it that makes it
+  std::vector<std::unordered_map<ValueId, ValueId>> elsewhere_;  // by segment: values that it does not make -> its own
   std::unordered_map<ValueId, Source> crossing_;              // values that are an output of a segment
   std::vector<bool> leaves_, is_output_;                      // by value
   std::vector<uint32_t> last_reader_, input_of_, constant_of_;  // by value

@@ -166,24 +166,21 @@ bool alike(const Tape& a, const Tape& b) {
          std::ranges::equal(a.scalars, b.scalars, same_scalar);
 }
 
-// As words, since that is what goes on.
-Words slots_of(const Tape& t) {
-  Words words;
-  for (size_t i = 0; i < t.slots.size(); i++) put_meta(words, t.slots[i]), words.push_back(t.slot_bytes[i]);
-  return words;
+bool dims_go_on(const base::Dims& a, const base::Dims& b, const base::Dims& c, base::Dims& next, uint64_t least) {
+  const auto words = [](const base::Dims& dims) { return reinterpret_cast<const uint64_t*>(dims.data()); };
+  return a.size() == c.size() && b.size() == c.size() &&
+         Row(words(a), words(b), words(c), reinterpret_cast<uint64_t*>(next.data())).go_on(c.size(), least);
 }
 
+// next: its slots are c's.
 bool slots_go_on(const Tape& a, const Tape& b, const Tape& c, Tape& next) {
-  const Words of_a = slots_of(a), of_b = slots_of(b), of_c = slots_of(c);
-  if (of_a.size() != of_c.size() || of_b.size() != of_c.size()) return false;
-  Words of_next = of_c;
-  Row row(of_a.data(), of_b.data(), of_c.data(), of_next.data());
-  const uint64_t* words = of_next.data();
   for (size_t i = 0; i < c.slots.size(); i++) {
-    if (!row.meta_goes_on() || !row.go_on(1)) return false;
-    next.slots[i] = take_meta(words);
-    next.slot_bytes[i] = *words++;
-    if (static_cast<uint64_t>(next.slots[i].span_bytes()) > next.slot_bytes[i]) return false;
+    const base::Meta &of_a = a.slots[i], &of_b = b.slots[i], &of_c = c.slots[i];
+    base::Meta& meta = next.slots[i];
+    if (of_a.dtype != of_c.dtype || of_b.dtype != of_c.dtype) return false;
+    if (!dims_go_on(of_a.dims, of_b.dims, of_c.dims, meta.dims, 1) || !dims_go_on(of_a.strides, of_b.strides, of_c.strides, meta.strides, 0)) return false;
+    if (!Row(&a.slot_bytes[i], &b.slot_bytes[i], &c.slot_bytes[i], &next.slot_bytes[i]).go_on(1)) return false;
+    if (meta.span_bytes() > next.slot_bytes[i]) return false;
   }
   return true;
 }

@@ -8,7 +8,6 @@
 
 #include "base/env.h"
 #include "base/log.h"
-#include "ir/program.h"
 #include "ir/verifier.h"
 #include "partition/compile.h"
 #include "passes/decomposition.h"
@@ -43,7 +42,8 @@ base::Result<Prepared> prepare(const Tape& tape, std::span<const uint32_t> outpu
   for (const ir::Output& out : p.graph.outputs) p.rewrites.push_back(out.donor);
   p.whole = std::ranges::any_of(p.rewrites, [](uint32_t input) { return input != ir::kNone; });
   LAZYT_RETURN_IF_ERROR(optimise(p.graph));
-  p.key = cache::ProgramCache::key(*ir::Program::from_graph(p.graph), tape.flags, p.whole);
+  p.program = ir::Program::from_graph(p.graph);
+  p.key = cache::ProgramCache::key(*p.program, tape.flags, p.whole);
   p.flags = tape.flags;
   p.name = where(tape);
   return p;
@@ -63,11 +63,11 @@ base::Result<Compilation> Compilation::begin(Prepared prepared, const base::Ref<
     std::error_code ignored;  // what is wrong is said by who writes
     std::filesystem::create_directories(*folder, ignored);
     std::string path = fmt::format("{}/program_{}.lzp", *folder, programs.size());
-    if (auto s = ir::Program::from_graph(prepared.graph)->save(path); !s.ok())
+    if (auto s = prepared.program->save(path); !s.ok())
       base::log(LAZYT_LOG_WARNING, "LAZYT_DUMP: " + s.to_string());
   }
   LAZYT_ASSIGN_OR_RETURN(const int64_t bytes, piece_bytes());
-  LAZYT_ASSIGN_OR_RETURN(c.plan_, partition::Compilation::begin(std::move(prepared.graph), device, prepared.flags, host_runner,
+  LAZYT_ASSIGN_OR_RETURN(c.plan_, partition::Compilation::begin(std::move(prepared.graph), prepared.program.get(), device, prepared.flags, host_runner,
                                                                 &result.refusals, &passes::decompose_and_mark,
                                                                 {prepared.whole ? 0 : static_cast<uint64_t>(bytes), &programs.executables()}));
   c.programs_ = &programs;

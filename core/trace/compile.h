@@ -22,6 +22,7 @@ namespace lazyt::trace {
 // What needs no device: the tape's program, optimised and verified.
 struct Prepared {
   ir::Graph graph;
+  base::Ref<ir::Program> program;  // the same
   std::vector<uint32_t> rewrites;  // as Variant's
   bool whole = false;  // what it writes in place stays as it was if it fails: it is not cut into pieces
   cache::ProgramCache::Key key{};

@@ -626,6 +626,15 @@ base::Ref<Tape> Recorder::grown(const base::Ref<Tape>& tape) const {
   return found == growing_.end() ? tape : found->next;
 }
 
+// What may come after the tape, which came after `last`.
+base::Ref<Tape> Recorder::after(const base::Ref<Tape>& tape, const base::Ref<Tape>& last) const {
+  if (tape->next) return tape->next == last ? grown(last) : tape->next;
+  // As far in the step before: what came after what `last` has grown from, and then.
+  if (auto found = std::ranges::find(growing_, last, &Growth::tape); found != growing_.end())
+    if (const base::Ref<Tape>& before = found->before->next; before && before->next) return grown(before->next);
+  return tape;
+}
+
 void Recorder::expect(Growth growth) {
   if (!replay_ || !growth.next->guessed || growth.next->flags != flags()) return;
   if (Tape* known = known_like(*growth.next, growth.next->tokens.size())) growth.next = base::Ref<Tape>(known);
@@ -701,8 +710,7 @@ Launch Recorder::flush(FlushReason reason) {
   for (const auto& scalar : scalars_) launch.inputs.push_back({.scalar = scalar});
 
   if (last_ && replay_) last_->next = tape_;
-  last_ = tape_;
-  guess_ = tape_->next ? tape_->next : tape_;
+  guess_ = after(tape_, std::exchange(last_, tape_));
   tape_ = parent_ = nullptr;
   own_ = false;
   position_ = 0;

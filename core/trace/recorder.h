@@ -198,6 +198,7 @@ class Recorder {
   };
   Slots slots_of(const Call& call, uint32_t first, const uint64_t* metas, uint32_t fresh) const;
   base::Ref<Tape> grown(const base::Ref<Tape>& tape) const;
+  base::Ref<Tape> after(const base::Ref<Tape>& tape, const base::Ref<Tape>& last) const;
   const uint64_t* confirm_guess(Call& call, const Words& metas, uint32_t fresh);
   Tape* known_like(const Tape& tape, size_t tokens) const;
   const uint64_t* write(Call& call, uint64_t parts, uint64_t moved, const uint64_t* metas, size_t count, uint32_t fresh,

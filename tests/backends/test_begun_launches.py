@@ -118,6 +118,56 @@ def test_a_step_that_is_not_waited_for_is_not_begun(on_device):
     assert begun() == before
 
 
+def reading(layers, x: torch.Tensor, kept: torch.Tensor, way: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    """A step that keeps a row more, and may go another way: at a layer, in the end, or by rows that it keeps."""
+    kept = torch.cat([kept, x] if way != 3 else [kept, x, x])
+    for i, layer in enumerate(layers):
+        x = layer(x)
+        if way == 1 and i == 2 * LAYERS - 5:
+            x = x * 0.5
+        if i == LAYERS:
+            x = x + torch.softmax(x @ kept.t(), 1) @ kept
+    return x if way != 2 else x.sin(), kept
+
+
+def test_a_step_of_a_new_size_begins_once_it_is_compiled_ahead(model, on_device):
+    counted = ("FollowedAhead", "CompiledAhead")
+    x = inputs()[0]
+    kept = x[:0]
+    there, kept_there = x.to("lazyt"), kept.to("lazyt")
+    for _ in range(30):
+        x, kept = reading(model, x, kept)
+        there, kept_there = reading(on_device, there, kept_there)
+        equal(there.cpu(), x)
+    followed, ahead = (lazyt.metrics.counter_value(name) for name in counted)
+    assert followed >= 24 and ahead >= 24
+    assert begun() >= 12  # as many as were compiled before their last gate
+    equal(kept_there.cpu(), kept)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_steps_that_grow_and_go_other_ways_are_right(model, on_device, seed):
+    drawn = torch.Generator().manual_seed(seed)
+    x = torch.randn(1, WIDTH, generator=drawn)
+    kept = x[:0]
+    there, kept_there = x.to("lazyt"), kept.to("lazyt")
+    for step in range(40):
+        way = int(torch.randint(4, (), generator=drawn)) if torch.rand((), generator=drawn) < 0.2 else 0
+        if torch.rand((), generator=drawn) < 0.1:
+            with torch.no_grad():
+                on_device[4].bias += 0.25
+                model[4].bias += 0.25
+        x, kept = reading(model, x, kept, way)
+        there, kept_there = reading(on_device, there, kept_there, way)
+        if torch.rand((), generator=drawn) < 0.9:
+            equal(there.cpu(), x)
+        else:
+            lazyt.mark_step()
+        if step % 13 == 12:
+            kept, kept_there = kept[:2], kept_there[:2]
+    equal(kept_there.cpu(), kept)
+
+
 def test_a_step_that_goes_another_way_is_right(model, on_device):
     """What has begun is dropped, and after a few times not begun any more."""
 

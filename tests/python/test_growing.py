@@ -59,6 +59,30 @@ def test_a_growing_text_is_compiled_ahead_and_equal_to_eager():
     assert added(before) == (0, 0)
 
 
+def test_of_a_step_of_two_programs_both_are_followed():
+    def step(device: str, kept: torch.Tensor, seen: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, list]:
+        kept = torch.cat([kept, torch.tanh(kept[-1:]) + 1])
+        total = (kept * kept).sum().item()  # one program
+        seen = torch.cat([seen, torch.ones(1, dtype=torch.bool, device=device)])
+        return kept, seen, [total, (seen & ~seen.logical_not()).all().item()]  # another
+
+    def steps(device: str, count: int) -> list:
+        kept, seen = torch.ones(3, 4, device=device), torch.ones(2, dtype=torch.bool, device=device)
+        made = []
+        for _ in range(count):
+            kept, seen, values = step(device, kept, seen)
+            made += values
+        return made
+
+    before, followed = counts(), lazyt.metrics.counter_value("FollowedAhead")
+    got = steps("lazyt", 20)
+    compiled, ahead = added(before)
+    # As soon as three of each are a line the next is expected.
+    assert ahead >= compiled - 2 * 5
+    assert lazyt.metrics.counter_value("FollowedAhead") - followed >= compiled - 2 * 5
+    torch.testing.assert_close(got, steps("cpu", 20))
+
+
 def test_sizes_that_stop_growing_cost_one_guess():
     def step(n: int) -> torch.Tensor:
         x = torch.arange(float(n))

@@ -195,6 +195,29 @@ TEST_F(ExpectTest, OfAStepOfTwoTracesBothAreExpected) {
   EXPECT_EQ(one(12), a12);
 }
 
+TEST_F(ExpectTest, WhatGrowsIsExpectedBehindWhatDoesNot) {
+  const auto one = [&](int64_t n) { return mixed(n).tape; };
+  const auto same = [&] { return step_with_integer(slice, 3, 1, 3); };
+  const auto a4 = one(4), same4 = same(), a6 = one(6), same6 = same(), a8 = one(8), a10 = following(*a4, *a6, *a8);
+  EXPECT_EQ(same4, same6);
+  expect(a6, a8, a10);
+  EXPECT_EQ(same(), same4);
+  EXPECT_EQ(one(10), a10);
+}
+
+TEST_F(ExpectTest, WhatGrowsIsExpectedBehindWhatIsNewEachTime) {
+  const auto one = [&](int64_t n) { return mixed(n).tape; };
+  const auto other = [&](int64_t n) { return step_with_integer(pool, n, n, 3); };
+  const auto a4 = one(4);
+  other(1);
+  const auto a6 = one(6);
+  other(3);
+  const auto a8 = one(8), a10 = following(*a4, *a6, *a8);
+  expect(a6, a8, a10);
+  other(4);
+  EXPECT_EQ(one(10), a10);
+}
+
 TEST_F(ExpectTest, ATraceThatHasBegunExpectsNothing) {
   const auto a = mixed(4).tape, b = mixed(6).tape, c = mixed(8).tape;
   const auto guess = following(*a, *b, *c);

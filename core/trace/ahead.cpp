@@ -361,9 +361,8 @@ std::optional<Ahead::Guess> Ahead::take(const Tape& tape, const Variant& variant
   const auto wanted = [&](const Guess& g) {
     return g.variant.get() == &variant || (std::ranges::equal(g.variant->outputs, variant.outputs) && same_program(*g.tape, tape));
   };
-  auto found = take_if(wanted);
-  if (!found && !begun_.empty()) go_on(), found = take_if(wanted);
-  return found;
+  if (std::ranges::any_of(begun_, wanted, &Begun::guess)) go_on();
+  return take_if(wanted);
 }
 
 }  // namespace lazyt::trace

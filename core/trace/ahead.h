@@ -88,8 +88,8 @@ class Ahead {
   // Compiles what has begun, until others wait, which are looked for between segments. Returns whether something is left.
   bool go_on(const std::function<bool()>& others_wait = [] { return false; });
   bool has_begun() const { return begun_count_ > 0; }  // [any thread]
-  // The guess that came true, which is one no more: of the variant itself, or of an equal tape and the same outputs. What has begun
-  // is finished, if need be.
+  // The guess that came true, which is one no more: of the variant itself, or of an equal tape and the same outputs. If it has only
+  // begun, it is finished.
   std::optional<Guess> take(const Tape& tape, const Variant& variant);
   // As take(), of the variant only, of what is compiled.
   std::optional<Guess> take(const Variant& variant);

@@ -563,8 +563,9 @@ void Session::drain() {
     std::lock_guard submit(submit_mutex_);
     executor = executor_.get();
   }
-  if (executor) do executor->help(), executor->drain();
-  while (ahead_.has_begun());
+  if (executor) executor->help(), executor->drain();
+  // What is compiled ahead lies between other tasks, or in nobody's hands since a call was given up.
+  for (; executor && ahead_.has_begun(); executor->drain()) executor->submit([this, executor] { go_on_ahead(*executor); });
   drop_dead();
 }
 

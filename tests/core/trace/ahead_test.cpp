@@ -317,7 +317,7 @@ class GuessTest : public AheadTest {
     auto draft = ahead.begin(std::move(tape), variant_of(outputs));
     if (!draft) return nullptr;
     if (waits) draft->prepared();
-    ahead.begin(*draft, {compile, [] { return false; }});
+    ahead.begin(*draft, {compile, [this] { return lost; }});
     if (finishes) ahead.go_on();
     return draft;
   }
@@ -325,7 +325,7 @@ class GuessTest : public AheadTest {
 
   static inline const std::vector<uint32_t> outputs{3};
   int compiled = 0;
-  bool waits = true, finishes = true;
+  bool waits = true, finishes = true, lost = false;
   ~GuessTest() { recorder.clear_tapes(); }  // with their plans, before the plugin goes
   testing::FakePlugin plugin{true, true};
   cache::ProgramCache programs;
@@ -400,9 +400,21 @@ TEST_F(GuessTest, WhatFailsToCompileIsNoGuess) {
 TEST_F(GuessTest, WhatHasBegunIsFinishedForWhoTakesIt) {
   finishes = false;
   run(step(4)), run(step(5)), run(step(6));
-  EXPECT_TRUE(ahead.has_begun());
+  EXPECT_FALSE(take(*step(8)));
+  EXPECT_TRUE(ahead.has_begun()) << "another waits for nothing";
   EXPECT_TRUE(take(*step(7)));
   EXPECT_FALSE(ahead.has_begun());
+}
+
+TEST_F(GuessTest, OfALostDeviceNothingIsKnownAndNothingIsLeft) {
+  finishes = false;
+  for (int64_t n = 4; n < 8; n++) run(step(n));
+  lost = true;
+  for (int calls = 0; ahead.has_begun(); calls++) {
+    ASSERT_LT(calls, 2);
+    EXPECT_FALSE(ahead.go_on()) << "this thread may be the executor's no more";
+  }
+  EXPECT_FALSE(take(*step(7)) || take(*step(8)));
 }
 
 TEST_F(GuessTest, OthersThatWaitComeBetweenSegments) {

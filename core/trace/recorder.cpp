@@ -663,9 +663,12 @@ void Recorder::evict() {
 
 Launch Recorder::flush(FlushReason reason) {
   assert(position_ > 0);
+  const Tape* guess = tape_->guessed ? tape_.get() : nullptr;
   finish_tape();
   Tape& t = *tape_;
   t.used = ++clock_;
+  // What a step before kept alive would be computed for ever after.
+  if (&t == guess && t.variant && t.variant->outputs.size() != live_count_) t.variant = nullptr, t.output_of_slot.clear();
 
   // Outputs: all that was ever live at this tape's end. What is not live now is computed and dropped.
   if (t.output_of_slot.empty()) t.output_of_slot.assign(t.slots.size(), ir::kNone);

@@ -406,6 +406,24 @@ TEST_F(GuessTest, WhatHasBegunIsFinishedForWhoTakesIt) {
   EXPECT_FALSE(ahead.has_begun());
 }
 
+TEST_F(GuessTest, WhatAStepBeforeKeptAliveIsNoResultOfWhatFollows) {
+  std::shared_ptr<Draft> draft;
+  for (int64_t n : {4, 5, 6}) draft = ahead.begin(step(n), variant_of({2, 3}));  // both results
+  {
+    std::lock_guard lock(recorder.mutex());
+    recorder.expect(*draft->growth());
+  }
+  Storage a = input(7), b = input(7), x, y;
+  record(add, {&a, &b}, &x);
+  record(mul, {&x, &b}, &y);
+  recorder.forget(x);
+  const Launch launch = flush();
+  for (Storage* s : {&a, &b, &y}) recorder.forget(*s);
+  EXPECT_EQ(launch.tape, draft->growth()->next);
+  EXPECT_EQ(launch.variant->outputs, std::vector<uint32_t>{3});
+  EXPECT_EQ(launch.outputs.size(), 1u);
+}
+
 TEST_F(GuessTest, OfALostDeviceNothingIsKnownAndNothingIsLeft) {
   finishes = false;
   for (int64_t n = 4; n < 8; n++) run(step(n));

@@ -201,7 +201,14 @@ std::optional<Stack> certain_attention(c10::ArrayRef<c10::IValue> a) {
       return std::nullopt;
   const at::ScalarType dtype = q.scalar_type();
   if (dtype != at::kFloat && dtype != at::kDouble && dtype != at::kBFloat16 && dtype != at::kHalf) return std::nullopt;
-  if (k.size(2) != v.size(2) || a[3].toDouble() != 0 || !a[5].isNone()) return std::nullopt;
+  if (k.size(2) != v.size(2) || a[3].toDouble() != 0) return std::nullopt;
+  if (a[5].isTensor()) {  // spread over what it has no dims of
+    const Tensor& mask = a[5].toTensor();
+    if (mask.dim() != 4 || mask.scalar_type() != dtype || a[4].toBool()) return std::nullopt;
+    const int64_t sizes[] = {q.size(0), q.size(1), q.size(2), k.size(2)};
+    for (int64_t d = 0; d < 4; d++)
+      if (mask.size(d) != 1 && mask.size(d) != sizes[d]) return std::nullopt;
+  }
   return attention({on_meta(q), on_meta(k), on_meta(v)});
 }
 

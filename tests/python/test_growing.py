@@ -315,3 +315,30 @@ def test_what_attention_makes_lies_as_eagers(dtype, lengths):
         got = flash(view(q.to("lazyt")), view(k.to("lazyt")), view(k.to("lazyt")))
         for g, w in zip(got, want, strict=True):
             assert (g.shape, g.stride(), g.dtype) == (w.shape, w.stride(), w.dtype)
+
+
+@pytest.mark.parametrize(
+    "sizes", ((2, 3, 4, 9), (1, 1, 1, 9), (2, 1, 4, 1), (1, 3, 4, 9), (4, 9), (2, 3, 4, 8), (2, 2, 4, 9), (4, 1, 4, 9))
+)
+@pytest.mark.parametrize("dtype", (torch.float32, torch.float64, torch.bool))
+@pytest.mark.parametrize("causal", (False, True))
+def test_attention_with_a_mask_is_eagers(sizes, dtype, causal):
+    torch.manual_seed(0)
+    q, k = torch.randn(2, 3, 4, 8), torch.randn(2, 3, 9, 8)
+    mask = (torch.rand(sizes) > 0.3).to(dtype)
+
+    def result(device: str):
+        flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+        there = [t.to(device) for t in (q, k, k)]
+        try:
+            return [t.cpu() for t in flash(*there, is_causal=causal, attn_mask=mask.to(device))]
+        except RuntimeError as e:
+            return str(e).partition("\n")[0]
+
+    want, got = result("cpu"), result("lazyt")
+    if isinstance(want, str):
+        assert got == want
+        return
+    for g, w in zip(got, want, strict=True):
+        assert (g.shape, g.stride(), g.dtype) == (w.shape, w.stride(), w.dtype)
+        torch.testing.assert_close(g, w)

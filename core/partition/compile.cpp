@@ -141,13 +141,4 @@ base::Status Compilation::advance() {
   return {};
 }
 
-base::Result<base::Ref<exec::Plan>> compile(ir::Graph graph, const base::Ref<loader::Device>& device,
-                                            lazyt_compile_flags_t flags, exec::HostRunner* host_runner,
-                                            std::vector<Refusal>* refusals, const Decompose& decompose,
-                                            Pieces pieces) {
-  LAZYT_ASSIGN_OR_RETURN(Compilation c, Compilation::begin(std::move(graph), nullptr, device, flags, host_runner, refusals, decompose, pieces));
-  while (!c.done()) LAZYT_RETURN_IF_ERROR(c.advance());
-  return c.plan();
-}
-
 }  // namespace lazyt::partition

@@ -33,15 +33,16 @@ struct Pieces {
 // A plan in the making, a segment at a time: for a thread that has other things to do between. [one thread at a time]
 class Compilation {
  public:
-  // Asks and cuts. program: the graph's, if there is one already. All else as compile()'s.
+  // Asks and cuts. program: the graph's, if there is one already. host_runner may be null when nothing is refused;
+  // else FAILED_PRECONDITION names the operators. refusals: appended to, also when compiling
+  // fails; may be null. Without decompose, what is refused runs on the host as it is. REQUIRES: graph is verified. [any thread]
   static base::Result<Compilation> begin(ir::Graph graph, const ir::Program* program, const base::Ref<loader::Device>& device,
                                          lazyt_compile_flags_t flags, exec::HostRunner* host_runner,
-                                         std::vector<Refusal>* refusals = nullptr, const Decompose& decompose = nullptr,
-                                         Pieces pieces = {});
+                                         std::vector<Refusal>* refusals, const Decompose& decompose, Pieces pieces);
   bool done() const { return plan_->steps.size() == partition_.segments.size(); }
   // Compiles the next segment. REQUIRES: !done()
   base::Status advance();
-  // REQUIRES: done()
+  // It has no name yet: its owner gives it one. REQUIRES: done()
   base::Ref<exec::Plan> plan() const { return plan_; }
 
  private:
@@ -53,14 +54,6 @@ class Compilation {
   cache::Executables::Turns turns_;
   base::Ref<exec::Plan> plan_;
 };
-
-// The plan has no name yet: its owner gives it one. host_runner may be null when nothing is refused;
-// else FAILED_PRECONDITION names the operators. refusals: appended to, also when compiling
-// fails; may be null. Without decompose, what is refused runs on the host as it is. REQUIRES: graph is verified. [any thread]
-base::Result<base::Ref<exec::Plan>> compile(ir::Graph graph, const base::Ref<loader::Device>& device,
-                                            lazyt_compile_flags_t flags, exec::HostRunner* host_runner,
-                                            std::vector<Refusal>* refusals = nullptr, const Decompose& decompose = nullptr,
-                                            Pieces pieces = {});
 
 // What of the graph would run on the host, and why.
 base::Result<std::vector<Refusal>> refusals(const ir::Graph& graph, const base::Ref<loader::Device>& device,

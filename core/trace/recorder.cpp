@@ -620,18 +620,24 @@ void Recorder::finish_tape() {
   t.words.shrink_to_fit(), t.tokens.shrink_to_fit(), t.slots.shrink_to_fit(), t.slot_bytes.shrink_to_fit();
 }
 
+// By which the tape may go on; null: none is known.
+const Growth* Recorder::growth_of(const base::Ref<Tape>& tape) const {
+  const auto found = std::ranges::find(growing_, tape, &Growth::tape);
+  return found == growing_.end() ? nullptr : &*found;
+}
+
 // What the tape becomes in the next step.
 base::Ref<Tape> Recorder::grown(const base::Ref<Tape>& tape) const {
-  auto found = std::ranges::find(growing_, tape, &Growth::tape);
-  return found == growing_.end() ? tape : found->next;
+  const Growth* growth = growth_of(tape);
+  return growth ? growth->next : tape;
 }
 
 // What may come after the tape, which came after `last`.
 base::Ref<Tape> Recorder::after(const base::Ref<Tape>& tape, const base::Ref<Tape>& last) const {
   if (tape->next) return tape->next == last ? grown(last) : tape->next;
   // As far in the step before: what came after what `last` has grown from, and then.
-  if (auto found = std::ranges::find(growing_, last, &Growth::tape); found != growing_.end())
-    if (const base::Ref<Tape>& before = found->before->next; before && before->next) return grown(before->next);
+  if (const Growth* growth = growth_of(last))
+    if (const base::Ref<Tape>& before = growth->before->next; before && before->next) return grown(before->next);
   return tape;
 }
 

@@ -197,6 +197,7 @@ class Recorder {
     std::vector<uint64_t> bytes;
   };
   Slots slots_of(const Call& call, uint32_t first, const uint64_t* metas, uint32_t fresh) const;
+  const Growth* growth_of(const base::Ref<Tape>& tape) const;
   base::Ref<Tape> grown(const base::Ref<Tape>& tape) const;
   base::Ref<Tape> after(const base::Ref<Tape>& tape, const base::Ref<Tape>& last) const;
   const uint64_t* confirm_guess(Call& call, const Words& metas, uint32_t fresh);

@@ -475,11 +475,11 @@ base::Result<base::Ref<exec::Plan>> Session::plan_for(const Tape& tape, Variant&
 }
 
 void Session::compile_ahead(Draft& draft, const base::Ref<loader::Device>& device, loader::Worker& worker) {
-  {
+  const auto begin = [&](Prepared prepared) {
     Timer timer("CompileAheadTime");
-    ahead_.begin(draft, {[&](Prepared prepared) { return Compilation::begin(std::move(prepared), device, programs_, host_runner_); },
-                         [device] { return device->lost(); }});
-  }
+    return Compilation::begin(std::move(prepared), device, programs_, host_runner_);
+  };
+  ahead_.begin(draft, {begin, [device] { return device->lost(); }});
   go_on_ahead(worker);
 }
 

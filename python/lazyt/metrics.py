@@ -5,8 +5,8 @@ CachedCompile, UncachedCompile, CreateLtcTensor, DestroyLtcTensor, DeviceDataCac
 time without its copies), `Flush<Reason>` for each cut. CompiledAhead counts the programs (of UncachedCompile) that
 were compiled before their step was recorded, FollowedAhead the steps that were recorded along such a program; the timers
 PrepareAheadTime and CompileAheadTime are what that took, used or not.
-LaunchBegun counts how often a known step began to run before it was recorded (LAZYT_PIECE_BYTES), SharedExecutable the parts of
-programs that were compiled for an earlier one.
+LaunchBegun counts how often a step that is known, or recorded along such a program, began to run before it was recorded
+(LAZYT_PIECE_BYTES), SharedExecutable the parts of programs that were compiled for an earlier one.
 """
 
 from . import _C

@@ -61,7 +61,7 @@ def test_a_growing_text_is_compiled_ahead_and_equal_to_eager():
 
 def test_of_a_step_of_two_programs_both_are_followed():
     def step(device: str, kept: torch.Tensor, seen: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, list]:
-        kept = torch.cat([kept, torch.tanh(kept[-1:]) + 1])
+        kept = torch.cat([kept, kept[-1:] + 1])  # whole numbers: sums are exact in any order
         total = (kept * kept).sum().item()  # one program
         seen = torch.cat([seen, torch.ones(1, dtype=torch.bool, device=device)])
         return kept, seen, [total, (seen & ~seen.logical_not()).all().item()]  # another
@@ -318,7 +318,17 @@ def test_what_attention_makes_lies_as_eagers(dtype, lengths):
 
 
 @pytest.mark.parametrize(
-    "sizes", ((2, 3, 4, 9), (1, 1, 1, 9), (2, 1, 4, 1), (1, 3, 4, 9), (4, 9), (2, 3, 4, 8), (2, 2, 4, 9), (4, 1, 4, 9))
+    "sizes",
+    (
+        (2, 3, 4, 9),
+        (1, 1, 1, 9),
+        (2, 1, 4, 1),
+        (1, 3, 4, 9),
+        (4, 9),
+        (2, 3, 4, 8),
+        (2, 2, 4, 9),
+        (4, 1, 4, 9),
+    ),
 )
 @pytest.mark.parametrize("dtype", (torch.float32, torch.float64, torch.bool))
 @pytest.mark.parametrize("causal", (False, True))

@@ -10,12 +10,12 @@
 #include <thread>
 #include <vector>
 
+#include "../compile_whole.h"
 #include "../fake_host_runner.h"
 #include "../fake_plugin.h"
 #include "base/counters.h"
 #include "exec/in_flight.h"
 #include "ir/text.h"
-#include "partition/compile.h"
 
 namespace lazyt::exec {
 namespace {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "../compile_whole.h"
 #include "../fake_host_runner.h"
 #include "../fake_plugin.h"
 #include "ir/text.h"

@@ -7,9 +7,9 @@
 #include <span>
 #include <string>
 
+#include "../compile_whole.h"
 #include "../fake_plugin.h"
 #include "ir/text.h"
-#include "partition/compile.h"
 #include "recorder_fixture.h"
 
 namespace lazyt::trace {

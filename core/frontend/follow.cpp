@@ -35,7 +35,7 @@ bool follow_segment(const Lane& lane, const trace::Segment& s, std::span<trace::
 std::optional<Bases::Place> Bases::add(const at::Tensor& t, const trace::Segment& segment) {
   const trace::Storage* state = t.requires_grad() ? nullptr : state_if_plain(t);
   if (!state || !state->pending || !segment.makes(state->slot)) return std::nullopt;
-  const base::Meta& natural = segment.tape->slots[state->slot];
+  const base::Meta& natural = segment.tape->slots[state->slot]->meta;
   if (natural.dtype != from_torch(t.scalar_type())) return std::nullopt;
   auto base = std::ranges::find(bases_, state->slot, &Base::slot);
   if (base == bases_.end()) base = bases_.insert(base, {state->slot});
@@ -48,7 +48,7 @@ std::vector<at::Tensor> Bases::make(trace::Recorder& recorder) const {
   std::vector<at::Tensor> made;
   made.reserve(bases_.size());
   for (const Base& base : bases_) {
-    const base::Meta& m = recorder.expected()->slots[base.slot];
+    const base::Meta& m = recorder.expected()->slots[base.slot]->meta;
     trace::Storage* state;
     made.push_back(make_result({m.dims.data(), m.dims.size()}, {m.strides.data(), m.strides.size()}, to_torch(m.dtype), recorder.device, &state));
     recorder.bind(*state, base.slot);

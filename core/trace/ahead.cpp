@@ -92,7 +92,6 @@ class Row {
   const uint64_t* words() const { return c_ + at_; }
   bool at_end(const uint64_t* end) const { return c_ + at_ >= end; }
   bool changed() const { return changed_; }
-  void forget_changes() { changed_ = false; }
 
   // n words that may not change.
   bool same(size_t n = 1) {
@@ -144,43 +143,50 @@ bool role_goes_on(Row& row) {
 }
 
 // How many of a range's first arguments say where it begins and ends, if it counts by ones: then its size is their difference.
-size_t ends_of_range(const TokenHeader& h) {
-  if (h.op->functional_name != "aten::arange") return 0;
-  if (h.op->functional_overload.empty()) return 1;
-  if (h.op->functional_overload == "start") return 2;
-  const uint64_t* step = reinterpret_cast<const uint64_t*>(&h) + kHeaderWords;
+size_t ends_of_range(const Token& t) {
+  if (t.op->functional_name != "aten::arange") return 0;
+  if (t.op->functional_overload.empty()) return 1;
+  if (t.op->functional_overload == "start") return 2;
+  const uint64_t* step = t.words();
   for (int entry = 0; entry < 2; entry++) step += entry_words(step);
   return tag_of(*step) == kInt && step[1] == 1 ? 2 : 0;
 }
 
-bool token_goes_on(Row& row, const TokenHeader& h) {
-  row.forget_changes();
-  if (!row.same(kHeaderWords)) return false;
-  const uint64_t* end = row.words() + h.signature;
-  const std::string_view name = h.op->functional_name;
+bool token_goes_on(Row& row, const Token& t) {
+  const std::string_view name = t.op->functional_name;
   const bool ints_are_sizes = name == "aten::full" || name == "aten::ones" || name == "aten::zeros";
-  const size_t ends = ends_of_range(h);
-  for (size_t entry = 0; !row.at_end(end); entry++)
+  const size_t ends = ends_of_range(t);
+  for (size_t entry = 0; !row.at_end(t.role_words()); entry++)
     if (!entry_goes_on(row, ints_are_sizes, entry < ends)) return false;
-  for (end += h.roles; !row.at_end(end);)
+  while (!row.at_end(t.meta_words()))
     if (!role_goes_on(row)) return false;
-  for (end += h.metas; !row.at_end(end);)
+  while (!row.at_end(t.words() + t.word_count()))
     if (!row.meta_goes_on()) return false;
-  return !row.changed() || sizes_grow_with_operands(*h.op);
+  return !row.changed() || sizes_grow_with_operands(*t.op);
+}
+
+bool alike(const Placed& a, const Placed& b) {
+  if (a.first_result != b.first_result) return false;
+  return a.token == b.token || (static_cast<const TokenHeader&>(*a.token) == *b.token && a.token->parts == b.token->parts && a.token->moved == b.token->moved);
 }
 
 bool alike(const Tape& a, const Tape& b) {
   auto same_scalar = [](const ScalarType& x, const ScalarType& y) {
     return x.dtype == y.dtype && x.weak == y.weak;
   };
-  auto same_token = [](const Token& x, const Token& y) {
-    return x.offset == y.offset && x.first_result == y.first_result && x.parts == y.parts &&
-           x.moved == y.moved;
-  };
-  return a.flags == b.flags && a.default_float == b.default_float && a.words.size() == b.words.size() &&
-         a.slots.size() == b.slots.size() && a.inputs == b.inputs &&
-         std::ranges::equal(a.tokens, b.tokens, same_token) &&
-         std::ranges::equal(a.scalars, b.scalars, same_scalar);
+  auto both_alike = [](const Placed& x, const Placed& y) { return alike(x, y); };
+  return a.flags == b.flags && a.default_float == b.default_float && a.slots.size() == b.slots.size() && a.inputs == b.inputs &&
+         std::ranges::equal(a.tokens, b.tokens, both_alike) && std::ranges::equal(a.scalars, b.scalars, same_scalar);
+}
+
+// What goes on behind three tokens that are alike: the last of them if they are equal. Null: they do not go on.
+base::Ref<const Token> following(const base::Ref<const Token>& a, const base::Ref<const Token>& b, const base::Ref<const Token>& c) {
+  if (a == c && b == c) return c;
+  base::Ref<Token> next = Token::make(*c, c->parts, c->moved, c->source);
+  std::copy_n(c->words(), c->word_count(), next->words());
+  Row row(a->words(), b->words(), c->words(), next->words());
+  if (!token_goes_on(row, *c)) return nullptr;
+  return row.changed() ? base::Ref<const Token>(next) : c;
 }
 
 bool dims_go_on(const base::Dims& a, const base::Dims& b, const base::Dims& c, base::Dims& next, uint64_t least) {
@@ -189,30 +195,28 @@ bool dims_go_on(const base::Dims& a, const base::Dims& b, const base::Dims& c, b
          Row(words(a), words(b), words(c), reinterpret_cast<uint64_t*>(next.data())).go_on(c.size(), least);
 }
 
-// next: its slots are c's.
-bool slots_go_on(const Tape& a, const Tape& b, const Tape& c, Tape& next) {
-  for (size_t i = 0; i < c.slots.size(); i++) {
-    const base::Meta &of_a = a.slots[i], &of_b = b.slots[i], &of_c = c.slots[i];
-    base::Meta& meta = next.slots[i];
-    if (of_a.dtype != of_c.dtype || of_b.dtype != of_c.dtype) return false;
-    if (!dims_go_on(of_a.dims, of_b.dims, of_c.dims, meta.dims, 1) || !dims_go_on(of_a.strides, of_b.strides, of_c.strides, meta.strides, 0)) return false;
-    if (!Row(&a.slot_bytes[i], &b.slot_bytes[i], &c.slot_bytes[i], &next.slot_bytes[i]).go_on(1)) return false;
-    if (meta.span_bytes() > next.slot_bytes[i]) return false;
-  }
-  return true;
+// The same of slots.
+SlotRef following(const SlotRef& a, const SlotRef& b, const SlotRef& c) {
+  if (a == c && b == c) return c;
+  if (a->meta.dtype != c->meta.dtype || b->meta.dtype != c->meta.dtype) return nullptr;
+  Slot next = *c;
+  if (!dims_go_on(a->meta.dims, b->meta.dims, c->meta.dims, next.meta.dims, 1) || !dims_go_on(a->meta.strides, b->meta.strides, c->meta.strides, next.meta.strides, 0)) return nullptr;
+  if (!Row(&a->bytes, &b->bytes, &c->bytes, &next.bytes).go_on(1) || next.meta.span_bytes() > next.bytes) return nullptr;
+  return next == *c ? c : std::make_shared<const Slot>(std::move(next));
 }
 
-bool operands_lie_in_their_storages(const Tape& t) {
+// next: behind c, in which they do.
+bool operands_lie_in_their_storages(const Tape& next, const Tape& c) {
   bool inside = true;
-  for (size_t i = 0; i < t.tokens.size(); i++) {
-    const TokenHeader& h = t.header(i);
-    const uint64_t* signature = reinterpret_cast<const uint64_t*>(&h) + kHeaderWords;
-    const uint64_t* role = signature + h.signature;
-    for_each_tensor(signature, h.signature, [&](const uint64_t* w) {
+  for (const Placed& placed : next.tokens) {
+    const uint64_t* role = placed.token->role_words();
+    for_each_tensor(placed.token->words(), placed.token->signature, [&](const uint64_t* w) {
+      const uint32_t slot = low_of(*role);
+      role += role_words(role);
+      if (!placed.guessed && next.slots[slot] == c.slots[slot]) return;
       const base::Meta view = meta_of_tensor(w);
       const uint64_t begin = w[1] == kMoved ? 0 : w[1] * lazyt_dtype_size(view.dtype);
-      inside = inside && begin + view.span_bytes() <= t.slot_bytes[low_of(*role)];
-      role += role_words(role);
+      inside = inside && begin + view.span_bytes() <= next.slots[slot]->bytes;
     });
   }
   return inside;
@@ -223,22 +227,23 @@ bool operands_lie_in_their_storages(const Tape& t) {
 base::Ref<Tape> following(const Tape& a, const Tape& b, const Tape& c) {
   if (!alike(a, b) || !alike(b, c)) return nullptr;
   auto next = base::make_ref<Tape>();
-  next->words = c.words;
-  next->tokens = c.tokens;
   next->guessed = true;
-  Row row(a.words.data(), b.words.data(), c.words.data(), next->words.data());
-  uint64_t hash = 0;
+  next->tokens.reserve(c.tokens.size());
+  bool changed = false;
   for (size_t i = 0; i < c.tokens.size(); i++) {
-    const TokenHeader& h = c.header(i);
-    if (!token_goes_on(row, h)) return nullptr;
-    Token& token = next->tokens[i];
-    token.guessed = row.changed();
-    hash = token.prefix_hash = prefix_hash(hash, {&next->words[token.offset], kHeaderWords + h.signature + h.roles + h.metas});
+    base::Ref<const Token> token = following(a.tokens[i].token, b.tokens[i].token, c.tokens[i].token);
+    if (!token) return nullptr;
+    const bool guessed = !(token == c.tokens[i].token);
+    changed |= guessed;
+    next->add(std::move(token), c.tokens[i].first_result, guessed);
   }
-  if (next->words == c.words) return nullptr;
-  next->slots = c.slots;
-  next->slot_bytes = c.slot_bytes;
-  if (!slots_go_on(a, b, c, *next) || !operands_lie_in_their_storages(*next)) return nullptr;
+  if (!changed) return nullptr;
+  next->slots.reserve(c.slots.size());
+  for (size_t i = 0; i < c.slots.size(); i++) {
+    next->slots.push_back(following(a.slots[i], b.slots[i], c.slots[i]));
+    if (!next->slots.back()) return nullptr;
+  }
+  if (!operands_lie_in_their_storages(*next, c)) return nullptr;
   next->inputs = c.inputs;
   next->scalars = c.scalars;
   next->default_float = c.default_float;
@@ -247,7 +252,8 @@ base::Ref<Tape> following(const Tape& a, const Tape& b, const Tape& c) {
 }
 
 bool same_program(const Tape& a, const Tape& b) {
-  return &a == &b || (alike(a, b) && a.words == b.words && a.slots == b.slots && a.slot_bytes == b.slot_bytes);
+  const auto same_slot = [](const SlotRef& x, const SlotRef& y) { return x == y || *x == *y; };
+  return &a == &b || (alike(a, b) && a.begins_as(b, a.tokens.size()) && std::ranges::equal(a.slots, b.slots, same_slot));
 }
 
 const Growth* Draft::growth() {
@@ -285,7 +291,7 @@ std::shared_ptr<Draft> Ahead::begin(base::Ref<Tape> tape, base::Ref<Variant> var
   if (!recent_.empty() && recent_.front() == tape) return nullptr;
   std::vector<base::Ref<Tape>> line{tape};
   for (const auto& t : recent_)
-    if (t->words.size() == tape->words.size() && line.size() < kLine) line.push_back(t);
+    if (t->tokens.size() == tape->tokens.size() && line.size() < kLine) line.push_back(t);
   recent_.push_front(std::move(tape));
   if (recent_.size() > kRecent) recent_.pop_back();
   if (line.size() < 3) return nullptr;

@@ -18,8 +18,8 @@ namespace lazyt::trace {
 
 std::string where(const Tape& tape) {
   for (size_t i = tape.tokens.size(); i-- > 0;)
-    if (tape.tokens[i].source)
-      return fmt::format("{}:{}", tape.tokens[i].source->file, tape.tokens[i].source->line);
+    if (tape.token(i).source)
+      return fmt::format("{}:{}", tape.token(i).source->file, tape.token(i).source->line);
   return "";
 }
 

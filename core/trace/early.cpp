@@ -25,10 +25,9 @@ struct Met {
 };
 
 void meet(const Tape& tape, size_t token, Met& met) {
-  const TokenHeader& h = tape.header(token);
-  const uint64_t* role = reinterpret_cast<const uint64_t*>(&h) + kHeaderWords + h.signature;
-  for (const uint64_t* end = role + h.roles; role < end; role += role_words(role)) met.inputs += (*role & (kNewInput | kPartInput)) != 0;
-  met.scalars += h.scalars;
+  const Token& t = tape.token(token);
+  for (const uint64_t* role = t.role_words(); role < t.meta_words(); role += role_words(role)) met.inputs += (*role & (kNewInput | kPartInput)) != 0;
+  met.scalars += t.scalars;
 }
 
 }  // namespace

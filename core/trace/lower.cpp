@@ -28,7 +28,7 @@ class Lowerer {
     ancestor_.resize(tape.slots.size(), ir::kNone);
     for (uint32_t i = 0; i < tape.inputs.size(); i++) {
       uint32_t slot = tape.inputs[i];
-      slots_[slot] = graph_.add_input(tape.slots[slot]);
+      slots_[slot] = graph_.add_input(tape.slots[slot]->meta);
       graph_.inputs.back().may_donate = true;
       ancestor_[slot] = i;
     }
@@ -42,7 +42,7 @@ class Lowerer {
     std::unordered_set<ValueId> used;
     for (uint32_t slot : outputs) {
       ValueId v = value_of(slot);
-      const Meta& natural = tape_.slots[slot];
+      const Meta& natural = tape_.slots[slot]->meta;
       const ir::Value& value = graph_.values[v];
       if (value.kind == ir::ValueKind::kResult && !used.count(v)) {
         graph_.values[v].meta.strides = natural.strides;
@@ -59,14 +59,14 @@ class Lowerer {
   // The input whose storage this slot overwrites, if it has the same bytes' shape.
   uint32_t donor(uint32_t slot) const {
     uint32_t input = ancestor_[slot];
-    if (input == ir::kNone || tape_.slots[tape_.inputs[input]] != tape_.slots[slot]) return ir::kNone;
+    if (input == ir::kNone || tape_.slots[tape_.inputs[input]]->meta != tape_.slots[slot]->meta) return ir::kNone;
     for (const ir::Output& o : graph_.outputs)
       if (o.donor == input) return ir::kNone;
     return input;
   }
 
   ValueId value_of(uint32_t slot) {
-    if (slots_[slot] == ir::kNone) slots_[slot] = zeros(tape_.slots[slot]);
+    if (slots_[slot] == ir::kNone) slots_[slot] = zeros(tape_.slots[slot]->meta);
     return slots_[slot];
   }
 
@@ -87,8 +87,8 @@ class Lowerer {
 
   ValueId read(Operand& o) {
     if (o.value == ir::kNone)
-      o.value = o.start == ir::kNone ? read_view(graph_, value_of(o.slot), tape_.slots[o.slot], o.view, source_)
-                                     : read_at(graph_, value_of(o.slot), tape_.slots[o.slot], o.view.meta, o.start, source_);
+      o.value = o.start == ir::kNone ? read_view(graph_, value_of(o.slot), tape_.slots[o.slot]->meta, o.view, source_)
+                                     : read_at(graph_, value_of(o.slot), tape_.slots[o.slot]->meta, o.view.meta, o.start, source_);
     return o.value;
   }
 
@@ -189,19 +189,17 @@ base::Result<Arg> Lowerer::arg(const OpArg& spec) {
 }
 
 base::Status Lowerer::token(size_t index) {
-  const TokenHeader& h = tape_.header(index);
-  const Token& token = tape_.tokens[index];
-  const Op& op = *h.op;
-  source_ = token.source;
+  const Token& t = tape_.token(index);
+  const uint32_t first_result = tape_.tokens[index].first_result;
+  const Op& op = *t.op;
+  source_ = t.source;
 
   // Operands: geometry from the signature is read as the args are; slots come from the roles.
-  const uint64_t* signature = reinterpret_cast<const uint64_t*>(&h) + kHeaderWords;
+  const uint64_t* signature = t.words();
   operands_.clear();
-  const uint64_t* role = signature + h.signature;
-  const uint64_t* roles_end = role + h.roles;
-  for (; role < roles_end; role += role_words(role)) operands_.push_back({low_of(*role), {}, ir::kNone});
+  for (const uint64_t* role = t.role_words(); role < t.meta_words(); role += role_words(role)) operands_.push_back({low_of(*role), {}, ir::kNone});
   size_t k = 0;
-  for_each_tensor(signature, h.signature, [&](const uint64_t* w) {
+  for_each_tensor(signature, t.signature, [&](const uint64_t* w) {
     operands_[k++].view = {meta_of_tensor(w), w[1] == kMoved ? 0 : static_cast<int64_t>(w[1])};
   });
 
@@ -224,27 +222,27 @@ base::Status Lowerer::token(size_t index) {
   }
 
   std::vector<Meta> results;
-  const uint64_t* m = signature + h.signature + h.roles;
-  for (uint32_t i = 0; i < h.fresh + h.written; i++) {
+  const uint64_t* m = t.meta_words();
+  for (uint32_t i = 0; i < t.fresh + t.written; i++) {
     results.push_back(take_meta(m));
     // Not asked for (an output_mask): an empty tensor that nobody reads.
     if (results.back().dtype == LAZYT_DTYPE_INVALID) results.back() = Meta::contiguous(LAZYT_DTYPE_FLOAT32, {0});
   }
   if (!op.functional_args.empty()) args = functional_args(op, args, results);
   // What is written, by its place in the functional operator's results.
-  auto place = [&](uint32_t i) { return h.fresh + (op.written_order.empty() ? i : op.written_order[i]); };
+  auto place = [&](uint32_t i) { return t.fresh + (op.written_order.empty() ? i : op.written_order[i]); };
   std::vector<Meta> returned = results;
-  for (uint32_t i = 0; i < h.written; i++) returned[place(i)] = results[h.fresh + i];
+  for (uint32_t i = 0; i < t.written; i++) returned[place(i)] = results[t.fresh + i];
   auto values = functional(op, std::move(args), returned);
   if (!values.ok()) return values.status().with_note(op.name, fmt::format("token {} of the trace", index));
-  for (uint32_t i = 0; i < h.fresh; i++) slots_[token.first_result + i] = values.value()[i];
-  for (uint32_t i = 0; i < h.written; i++) {
+  for (uint32_t i = 0; i < t.fresh; i++) slots_[first_result + i] = values.value()[i];
+  for (uint32_t i = 0; i < t.written; i++) {
     Operand& o = operands_[written[i]];
-    uint32_t slot = token.first_result + h.fresh + i;
+    uint32_t slot = first_result + t.fresh + i;
     ValueId v = nodes().fit(cast(values.value()[place(i)], o.view.meta.dtype), o.view.meta.dims);
     // Bytes that were never written may take this geometry as their natural one.
-    const Meta& before = tape_.slots[o.slot];
-    const Meta& after = tape_.slots[slot];
+    const Meta& before = tape_.slots[o.slot]->meta;
+    const Meta& after = tape_.slots[slot]->meta;
     if (o.start != ir::kNone)
       slots_[slot] = write_at(graph_, value_of(o.slot), after, o.view.meta, o.start, v, source_);
     else if (before == after)
@@ -253,7 +251,7 @@ base::Status Lowerer::token(size_t index) {
       slots_[slot] = v;
     ancestor_[slot] = ancestor_[o.slot];
     // A second write of this call to the same storage goes on top of the first.
-    for (size_t j = i + 1; j < h.written; j++)
+    for (size_t j = i + 1; j < t.written; j++)
       if (operands_[written[j]].slot == o.slot) operands_[written[j]].slot = slot;
   }
   return {};

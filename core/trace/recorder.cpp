@@ -203,12 +203,12 @@ bool Recorder::can_be_parts(const Call& call, uint64_t parts) const {
 // What was an input at another offset the last time (the next batch of a dataset, say) is not baked in again.
 uint64_t Recorder::parts_that_move(const Call& call) const {
   if (!parent_ || position_ >= parent_->tokens.size()) return 0;
-  const TokenHeader& h = parent_->header(position_);
-  if (h.op != call.op || h.signature != call.signature.size()) return 0;
-  const uint64_t* before = &parent_->words[parent_->tokens[position_].offset] + kHeaderWords;
-  const uint64_t* role = before + h.signature;
-  const uint64_t* roles_end = role + h.roles;
-  const uint64_t were = parent_->tokens[position_].parts;
+  const Token& t = parent_->token(position_);
+  if (t.op != call.op || t.signature != call.signature.size()) return 0;
+  const uint64_t* before = t.words();
+  const uint64_t* role = t.role_words();
+  const uint64_t* roles_end = t.meta_words();
+  const uint64_t were = t.parts;
   uint64_t parts = 0;
   size_t k = 0;
   for_each_tensor(call.signature.data(), call.signature.size(), [&](const uint64_t* w) {
@@ -230,18 +230,17 @@ uint64_t Recorder::parts_that_move(const Call& call) const {
 // changes, and not another operator. Places: within bytes that lie densely, so that they have a flat order.
 uint64_t Recorder::words_that_move(const Call& call, uint64_t parts) const {
   if (!aligned_ || !parent_ || position_ >= parent_->tokens.size()) return 0;
-  const TokenHeader& h = parent_->header(position_);
-  if (h.op != call.op || h.signature != call.signature.size()) return 0;
+  const Token& t = parent_->token(position_);
+  if (t.op != call.op || t.signature != call.signature.size()) return 0;
   auto has_flat_order = [&](const Storage& s, const uint64_t* tensor) {
-    const base::Meta* natural = s.epoch == epoch_ ? &tape_->slots[s.slot] : s.data ? &s.data->meta : nullptr;
+    const base::Meta* natural = s.epoch == epoch_ ? &tape_->slots[s.slot]->meta : s.data ? &s.data->meta : nullptr;
     return natural && natural->is_dense() && natural->span_bytes() == s.size_bytes &&
            s.size_bytes % lazyt_dtype_size(static_cast<base::DType>(mid_of(*tensor))) == 0;
   };
-  const uint64_t* before = &parent_->words[parent_->tokens[position_].offset] + kHeaderWords;
   uint64_t moved = 0;
   size_t operand = 0;
   MovableBits bits;
-  for (const uint64_t *w = call.signature.begin(), *b = before; w < call.signature.end();) {
+  for (const uint64_t *w = call.signature.begin(), *b = t.words(); w < call.signature.end();) {
     const size_t n = entry_words(w);
     if (b[0] != w[0]) return 0;
     if (has_movable_word(w)) {
@@ -260,12 +259,11 @@ uint64_t Recorder::words_that_move(const Call& call, uint64_t parts) const {
 // The call just appended is the parent's at this place, but for what moved.
 bool Recorder::goes_on_as_parent(const Call& call, uint64_t parts) const {
   if (!parent_ || position_ >= parent_->tokens.size()) return false;
-  const TokenHeader& h = parent_->header(position_);
-  if (h.op != call.op || h.signature != call.signature.size() || h.roles != call.roles.size()) return false;
-  const uint64_t* before = reinterpret_cast<const uint64_t*>(&h) + kHeaderWords;
-  for (const uint64_t *w = call.signature.begin(), *b = before; w < call.signature.end(); w++, b++)
+  const Token& t = parent_->token(position_);
+  if (t.op != call.op || t.signature != call.signature.size() || t.roles != call.roles.size()) return false;
+  for (const uint64_t *w = call.signature.begin(), *b = t.words(); w < call.signature.end(); w++, b++)
     if (*w != *b && *w != kMoved) return false;
-  return parts || std::memcmp(before + h.signature, call.roles.data(), h.roles * 8) == 0;
+  return parts || std::memcmp(t.role_words(), call.roles.data(), t.roles * 8) == 0;
 }
 
 bool Recorder::can_move(const Call& call, uint64_t moved) {
@@ -306,13 +304,12 @@ void Recorder::unmove_words(Call& call) {
 // REQUIRES: call.roles taken.
 bool Recorder::matches(Call& call, const Tape& tape, size_t token) {
   if (token >= tape.tokens.size()) return false;
-  const TokenHeader& h = tape.header(token);
-  if (h.op != call.op || h.signature != call.signature.size() || h.roles != call.roles.size() ||
-      h.scalars != call.scalars.size())
+  const Token& t = tape.token(token);
+  if (t.op != call.op || t.signature != call.signature.size() || t.roles != call.roles.size() ||
+      t.scalars != call.scalars.size())
     return false;
-  const uint64_t* words = &tape.words[tape.tokens[token].offset] + kHeaderWords;
-  return std::memcmp(words, call.signature.data(), h.signature * 8) == 0 &&
-         std::memcmp(words + h.signature, call.roles.data(), h.roles * 8) == 0;
+  return std::memcmp(t.words(), call.signature.data(), t.signature * 8) == 0 &&
+         std::memcmp(t.role_words(), call.roles.data(), t.roles * 8) == 0;
 }
 
 // Another known tape with the same beginning and this call next? The call has those parts and moved words;
@@ -320,8 +317,8 @@ bool Recorder::matches(Call& call, const Tape& tape, size_t token) {
 bool Recorder::switch_tape(Call& call, uint64_t parts, uint64_t moved, size_t inputs, uint32_t slot) {
   for (size_t i = tapes_.size(); i-- > 0;) {
     const Tape& t = *tapes_[i];
-    if (tapes_[i] == tape_ || position_ >= t.tokens.size() || t.header(position_).op != call.op) continue;
-    if (const Token& token = t.tokens[position_]; token.parts != parts || token.moved != moved) {
+    if (tapes_[i] == tape_ || position_ >= t.tokens.size() || t.token(position_).op != call.op) continue;
+    if (const Token& token = t.token(position_); token.parts != parts || token.moved != moved) {
       unmove_words(call);  // both write into the same words
       undo_roles(inputs, slot);
       parts = can_be_parts(call, token.parts) ? token.parts : 0;
@@ -330,11 +327,7 @@ bool Recorder::switch_tape(Call& call, uint64_t parts, uint64_t moved, size_t in
       if (moved) move_words(call, moved);
     }
     if (!matches(call, t, position_)) continue;
-    if (position_ > 0) {
-      if (t.tokens[position_ - 1].prefix_hash != tape_->tokens[position_ - 1].prefix_hash) continue;
-      size_t prefix = t.tokens[position_].offset;
-      if (std::memcmp(t.words.data(), tape_->words.data(), prefix * 8) != 0) continue;
-    }
+    if (position_ > 0 && !t.begins_as(*tape_, position_)) continue;
     follow_tape(tapes_[i]);
     return true;
   }
@@ -392,7 +385,7 @@ const uint64_t* Recorder::replay(Call& call) {
   size_t inputs = inputs_.size();
   uint32_t slot = next_slot_;
   uint64_t parts = 0, moved = 0;
-  if (tape_ && position_ < tape_->tokens.size()) parts = tape_->tokens[position_].parts, moved = tape_->tokens[position_].moved;
+  if (tape_ && position_ < tape_->tokens.size()) parts = tape_->token(position_).parts, moved = tape_->token(position_).moved;
   if (parts && !can_be_parts(call, parts)) parts = 0;
   if (!take_roles(call, parts)) return nullptr;
   moved_.clear();
@@ -404,24 +397,23 @@ const uint64_t* Recorder::replay(Call& call) {
     unmove_words(call);
     return nullptr;
   }
-  const TokenHeader& header = tape_->header(position_);
-  commit(call, header);
-  return reinterpret_cast<const uint64_t*>(&header) + kHeaderWords + header.signature + header.roles;
+  const Token& token = tape_->token(position_);
+  commit(call, token);
+  return token.meta_words();
 }
 
 // Takes the call for the tape's token at position_, with the parts and moved words that it has there. False, and nothing has
 // changed, if it is another call, or meets other slots.
 bool Recorder::take_as(Call& call, const Tape& tape) {
-  const Token& token = tape.tokens[position_];
-  const TokenHeader& h = tape.header(position_);
-  if (h.op != call.op || h.signature != call.signature.size()) return false;
+  const Token& token = tape.token(position_);
+  if (token.op != call.op || token.signature != call.signature.size()) return false;
   if (!can_be_parts(call, token.parts) || !can_move(call, token.moved)) return false;
   const size_t inputs = inputs_.size();
   const uint32_t slot = next_slot_;
   if (!take_roles(call, token.parts)) return false;
   moved_.clear();
   if (token.moved) move_words(call, token.moved);
-  if (next_slot_ == token.first_result && matches(call, tape, position_)) return true;
+  if (next_slot_ == tape.tokens[position_].first_result && matches(call, tape, position_)) return true;
   unmove_words(call);
   undo_roles(inputs, slot);
   return false;
@@ -431,19 +423,16 @@ bool Recorder::take_as(Call& call, const Tape& tape) {
 // the same results. A call more or less, and slots are no longer the same.
 const uint64_t* Recorder::replay_parent(Call& call) {
   if (!parent_ || position_ >= parent_->tokens.size() || parent_->is_guess(position_)) return nullptr;
-  const Token& token = parent_->tokens[position_];
-  const TokenHeader& h = parent_->header(position_);
   if (!take_as(call, *parent_)) return nullptr;
-  const uint64_t* metas = reinterpret_cast<const uint64_t*>(&h) + kHeaderWords + h.signature + h.roles;
-  return write(call, token.parts, token.moved, metas, h.metas, h.fresh, token.source);
+  return write(call, parent_->tokens[position_].token);
 }
 
 // The token at position_ of tape_ is what happened: move on.
-void Recorder::commit(Call& call, const TokenHeader& header) {
+void Recorder::commit(Call& call, const Token& token) {
   for (const lazyt_scalar_t& scalar : call.scalars) push_by_words(scalars_, scalar);
   first_result_ = next_slot_;
-  fresh_count_ = header.fresh;
-  uint32_t slot = first_result_ + header.fresh;
+  fresh_count_ = token.fresh;
+  uint32_t slot = first_result_ + token.fresh;
   for (uint32_t w : call.writes) bind(*call.operands[w], slot++);
   next_slot_ = slot;
   position_++;
@@ -459,11 +448,9 @@ base::Ref<Tape> Recorder::snapshot() const {
   own->flags = flags();
   if (position_ > 0) {
     const Tape& t = *tape_;
-    size_t end = position_ < t.tokens.size() ? t.tokens[position_].offset : t.words.size();
-    own->words.assign(t.words.begin(), t.words.begin() + end);
     own->tokens.assign(t.tokens.begin(), t.tokens.begin() + position_);
+    for (const Placed& placed : own->tokens) own->words += placed.token->word_count();
     own->slots.assign(t.slots.begin(), t.slots.begin() + next_slot_);
-    own->slot_bytes.assign(t.slot_bytes.begin(), t.slot_bytes.begin() + next_slot_);
     own->inputs.assign(t.inputs.begin(), t.inputs.begin() + inputs_.size());
     own->scalars.assign(t.scalars.begin(), t.scalars.begin() + scalars_.size());
   }
@@ -487,35 +474,44 @@ const uint64_t* Recorder::append(Call& call, const Words& metas, uint32_t fresh,
   if (!take_roles(call, parts)) return nullptr;
   moved_.clear();
   if (moved) move_words(call, moved);
-  return write(call, parts, moved, metas.data(), metas.size(), fresh, std::move(source));
+  const TokenHeader header{call.op,
+                           static_cast<uint32_t>(call.signature.size()),
+                           static_cast<uint32_t>(call.roles.size()),
+                           static_cast<uint32_t>(metas.size()),
+                           static_cast<uint32_t>(call.scalars.size()),
+                           fresh,
+                           static_cast<uint32_t>(call.writes.size())};
+  base::Ref<Token> token = Token::make(header, parts, moved, std::move(source));
+  uint64_t* words = std::copy(call.signature.begin(), call.signature.end(), token->words());
+  words = std::copy(call.roles.begin(), call.roles.end(), words);
+  std::copy(metas.begin(), metas.end(), words);
+  return write(call, std::move(token));
 }
 
 // The call is what was guessed, and its results are: the trace goes on along the guess.
 const uint64_t* Recorder::confirm_guess(Call& call, const Words& metas, uint32_t fresh) {
   if (own_ || !tape_ || !tape_->is_guess(position_)) return nullptr;
   if (next_gate_ == SIZE_MAX && !early_) find_gates();  // it may have been compiled meanwhile
-  const TokenHeader& h = tape_->header(position_);
-  const uint64_t* guess = reinterpret_cast<const uint64_t*>(&h) + kHeaderWords + h.signature + h.roles;
-  if (h.fresh != fresh || h.metas != metas.size() || std::memcmp(guess, metas.data(), h.metas * 8) != 0) return nullptr;
+  const Token& token = tape_->token(position_);
+  if (token.fresh != fresh || token.metas != metas.size() || std::memcmp(token.meta_words(), metas.data(), token.metas * 8) != 0) return nullptr;
   const size_t inputs = inputs_.size();
   const uint32_t slot = next_slot_;
   if (!take_as(call, *tape_)) return nullptr;
-  const Slots made = slots_of(call, slot, metas.data(), fresh);
-  if (!std::equal(made.metas.begin(), made.metas.end(), tape_->slots.begin() + slot) ||
-      !std::equal(made.bytes.begin(), made.bytes.end(), tape_->slot_bytes.begin() + slot)) {
+  const std::vector<Slot> made = slots_of(call, slot, metas.data(), fresh);
+  if (!std::equal(made.begin(), made.end(), tape_->slots.begin() + slot, [](const Slot& a, const SlotRef& b) { return a == *b; })) {
     unmove_words(call);
     undo_roles(inputs, slot);
     return nullptr;
   }
-  commit(call, h);
-  return guess;
+  commit(call, token);
+  return token.meta_words();
 }
 
 // What the slots show that the call makes, those of what it met first before those of its results. first: of them.
 // REQUIRES: call.roles taken, its words moved; tape_ has the slots before.
-Recorder::Slots Recorder::slots_of(const Call& call, uint32_t first, const uint64_t* metas, uint32_t fresh) const {
-  Slots made;
-  const auto add = [&](base::Meta meta, uint64_t bytes) { made.metas.push_back(std::move(meta)), made.bytes.push_back(bytes); };
+std::vector<Slot> Recorder::slots_of(const Call& call, uint32_t first, const uint64_t* metas, uint32_t fresh) const {
+  std::vector<Slot> made;
+  const auto add = [&](base::Meta meta, uint64_t bytes) { made.push_back({std::move(meta), bytes}); };
   std::vector<const uint64_t*> geometry;  // of each operand, in the signature
   if (!met_.empty() || !call.writes.empty())
     for_each_tensor(call.signature.data(), call.signature.size(), [&](const uint64_t* w) { geometry.push_back(w); });
@@ -548,7 +544,7 @@ Recorder::Slots Recorder::slots_of(const Call& call, uint32_t first, const uint6
     const Storage& s = *call.operands[index];
     const uint64_t* g = geometry[index];
     base::Meta written = meta_of_tensor(g);
-    base::Meta natural = s.slot < first ? tape_->slots[s.slot] : made.metas[s.slot - first];
+    base::Meta natural = s.slot < first ? tape_->slots[s.slot]->meta : made[s.slot - first].meta;
     bool covers = g[1] == 0 && written.numel() > 0 && written.is_dense() && written.span_bytes() == s.size_bytes;
     bool unwritten = !s.pending && !s.data;
     add(unwritten && covers ? std::move(written) : std::move(natural), s.size_bytes);
@@ -556,46 +552,29 @@ Recorder::Slots Recorder::slots_of(const Call& call, uint32_t first, const uint6
   return made;
 }
 
-// Appends a token. REQUIRES: own_; call.roles taken, its words moved. metas: not of tape_.
-const uint64_t* Recorder::write(Call& call, uint64_t parts, uint64_t moved, const uint64_t* metas, size_t count, uint32_t fresh,
-                                std::shared_ptr<const ir::SourceLine> source) {
+// Appends the call's token. REQUIRES: own_; call.roles taken, its words moved.
+const uint64_t* Recorder::write(Call& call, base::Ref<const Token> token) {
   Tape& t = *tape_;
   const auto first = static_cast<uint32_t>(t.slots.size());
-  Slots made = slots_of(call, first, metas, fresh);
   for (size_t i = 0; i < met_.size(); i++)
     if (met_[i].part || met_[i].storage->data) t.inputs.push_back(first + static_cast<uint32_t>(i));
-  std::ranges::move(made.metas, std::back_inserter(t.slots));
-  t.slot_bytes.insert(t.slot_bytes.end(), made.bytes.begin(), made.bytes.end());
-  uint32_t offset = static_cast<uint32_t>(t.words.size());
-  TokenHeader header{call.op,
-                     static_cast<uint32_t>(call.signature.size()),
-                     static_cast<uint32_t>(call.roles.size()),
-                     static_cast<uint32_t>(count),
-                     static_cast<uint32_t>(call.scalars.size()),
-                     fresh,
-                     static_cast<uint32_t>(call.writes.size())};
-  t.words.resize(offset + kHeaderWords);
-  std::memcpy(&t.words[offset], &header, sizeof header);
-  t.words.insert(t.words.end(), call.signature.begin(), call.signature.end());
-  t.words.insert(t.words.end(), call.roles.begin(), call.roles.end());
-  t.words.insert(t.words.end(), metas, metas + count);
+  for (Slot& made : slots_of(call, first, token->meta_words(), token->fresh)) {
+    const size_t at = t.slots.size();
+    const bool as_parent = parent_ && at < parent_->slots.size() && *parent_->slots[at] == made;
+    t.slots.push_back(as_parent ? parent_->slots[at] : std::make_shared<const Slot>(std::move(made)));
+  }
   t.scalars.insert(t.scalars.end(), call.scalar_types.begin(), call.scalar_types.end());
-
-  const uint64_t before = t.tokens.empty() ? 0 : t.tokens.back().prefix_hash;
-  t.tokens.push_back({offset, next_slot_, prefix_hash(before, std::span(t.words).subspan(offset)), std::move(source), parts, moved});
-  aligned_ = aligned_ && goes_on_as_parent(call, parts);
-  commit(call, header);
-  return &t.words[offset] + kHeaderWords + header.signature + header.roles;
+  const Token& written = *token;
+  t.add(std::move(token), next_slot_);
+  aligned_ = aligned_ && goes_on_as_parent(call, written.parts);
+  commit(call, written);
+  return written.meta_words();
 }
 
 // The known tape of as many tokens, if there is one, that is what the tape begins with.
 Tape* Recorder::known_like(const Tape& tape, size_t tokens) const {
-  const uint64_t end_hash = tape.tokens[tokens - 1].prefix_hash;
-  for (const auto& t : tapes_) {
-    if (t->tokens.size() != tokens || t->tokens.back().prefix_hash != end_hash) continue;
-    if (std::memcmp(t->words.data(), tape.words.data(), t->words.size() * 8) == 0) return t.get();
-  }
-  return nullptr;
+  const auto known = std::ranges::find_if(tapes_, [&](const auto& t) { return t->tokens.size() == tokens && t->begins_as(tape, tokens); });
+  return known == tapes_.end() ? nullptr : known->get();
 }
 
 // The trace ends here: tape_ becomes a finished tape that ends here, too.
@@ -617,7 +596,7 @@ void Recorder::finish_tape() {
     return followed.add_locked();
   }
   // Kept for long, and grown by doubling.
-  t.words.shrink_to_fit(), t.tokens.shrink_to_fit(), t.slots.shrink_to_fit(), t.slot_bytes.shrink_to_fit();
+  t.tokens.shrink_to_fit(), t.slots.shrink_to_fit();
 }
 
 // By which the tape may go on; null: none is known.
@@ -653,14 +632,14 @@ void Recorder::expect(Growth growth) {
 }
 
 void Recorder::evict() {
-  size_t words = tape_->words.size();
+  size_t words = tape_->words;
   if (tapes_.size() >= kFewTapes)
-    for (auto& t : tapes_) words += t->words.size();
+    for (auto& t : tapes_) words += t->words;
   while (tapes_.size() >= kMaxTapes || (tapes_.size() >= kFewTapes && words > kMaxWords)) {
     auto oldest = std::min_element(tapes_.begin(), tapes_.end(), [](auto& a, auto& b) { return a->used < b->used; });
     for (auto& t : tapes_)
       if (t->next == *oldest) t->next = nullptr;
-    words -= (*oldest)->words.size();
+    words -= (*oldest)->words;
     (*oldest)->next = nullptr;
     (*oldest)->forgotten = true;
     tapes_.erase(oldest);
@@ -707,7 +686,7 @@ Launch Recorder::flush(FlushReason reason) {
   launch.step = ++last_step;
   launch.outputs.reserve(t.variant->outputs.size());
   for (size_t i = 0; i < t.variant->outputs.size(); i++)
-    launch.outputs.push_back(base::make_ref<exec::Data>(t.variant->metas[i], t.slot_bytes[t.variant->outputs[i]]));
+    launch.outputs.push_back(base::make_ref<exec::Data>(t.variant->metas[i], t.slots[t.variant->outputs[i]]->bytes));
   for (Storage* s = live_.next; s != &live_;) {
     Storage* next = s->next;
     s->data = launch.outputs[t.output_of_slot[s->slot]];

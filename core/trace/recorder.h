@@ -183,7 +183,7 @@ class Recorder {
   bool can_be_part(const Call& call, size_t operand, const uint64_t* tensor) const;
   bool can_be_parts(const Call& call, uint64_t parts) const;
   uint64_t parts_that_move(const Call& call) const;
-  void commit(Call& call, const TokenHeader& header);
+  void commit(Call& call, const Token& token);
   uint64_t words_that_move(const Call& call, uint64_t parts) const;
   static bool can_move(const Call& call, uint64_t moved);
   void move_words(Call& call, uint64_t moved);
@@ -192,18 +192,13 @@ class Recorder {
   bool goes_on_as_parent(const Call& call, uint64_t parts) const;
   bool take_as(Call& call, const Tape& tape);
   const uint64_t* replay_parent(Call& call);
-  struct Slots {
-    std::vector<base::Meta> metas;  // natural geometries
-    std::vector<uint64_t> bytes;
-  };
-  Slots slots_of(const Call& call, uint32_t first, const uint64_t* metas, uint32_t fresh) const;
+  std::vector<Slot> slots_of(const Call& call, uint32_t first, const uint64_t* metas, uint32_t fresh) const;
   const Growth* growth_of(const base::Ref<Tape>& tape) const;
   base::Ref<Tape> grown(const base::Ref<Tape>& tape) const;
   base::Ref<Tape> after(const base::Ref<Tape>& tape, const base::Ref<Tape>& last) const;
   const uint64_t* confirm_guess(Call& call, const Words& metas, uint32_t fresh);
   Tape* known_like(const Tape& tape, size_t tokens) const;
-  const uint64_t* write(Call& call, uint64_t parts, uint64_t moved, const uint64_t* metas, size_t count, uint32_t fresh,
-                        std::shared_ptr<const ir::SourceLine> source);
+  const uint64_t* write(Call& call, base::Ref<const Token> token);
   void follow_tape(base::Ref<Tape> tape);
   void find_gates();
   void drop_early();

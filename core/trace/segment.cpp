@@ -11,32 +11,30 @@ bool Segment::makes(uint32_t slot) const {
   return slot >= begin.slots && slot < end.slots && !std::ranges::binary_search(tape->inputs, slot);
 }
 
-static const uint64_t* roles_of(const TokenHeader& h) { return reinterpret_cast<const uint64_t*>(&h) + kHeaderWords + h.signature; }
-
 // What was in the one tensor that the token writes: self, or out=. Null: it writes none, several, or another argument.
-static const uint64_t* role_of_written(const TokenHeader& h) {
-  if (h.written != 1) return nullptr;
+static const uint64_t* role_of_written(const Token& t) {
+  if (t.written != 1) return nullptr;
   const auto is_written = [](const OpArg& a) { return a.written && a.type == ArgType::kTensor; };
-  const uint64_t *first = roles_of(h), *end = first + h.roles, *last = first;
+  const uint64_t *first = t.role_words(), *end = t.meta_words(), *last = first;
   for (const uint64_t* r = first; r < end; r += role_words(r)) last = r;
-  return is_written(h.op->args.front()) ? first : is_written(h.op->args.back()) ? last : nullptr;
+  return is_written(t.op->args.front()) ? first : is_written(t.op->args.back()) ? last : nullptr;
 }
 
 // The token that made the slot; null: none did, or it is before `first`.
-static const Token* maker_of(const Tape& tape, uint32_t slot, size_t first) {
-  const auto next = std::ranges::upper_bound(tape.tokens, slot, {}, &Token::first_result);
+static const Placed* maker_of(const Tape& tape, uint32_t slot, size_t first) {
+  const auto next = std::ranges::upper_bound(tape.tokens, slot, {}, &Placed::first_result);
   const size_t made = next - tape.tokens.begin() - 1;
   if (next == tape.tokens.begin() || made < first) return nullptr;
-  const TokenHeader& h = tape.header(made);
-  return slot - tape.tokens[made].first_result < h.fresh + h.written ? &tape.tokens[made] : nullptr;
+  const Token& t = tape.token(made);
+  return slot - tape.tokens[made].first_result < t.fresh + t.written ? &tape.tokens[made] : nullptr;
 }
 
 // Whether the token writes nothing but bytes that were made from slot `first` on, or those of `others`.
-static bool writes_own(const TokenHeader& h, uint32_t first, std::span<const uint32_t> others) {
-  if (h.written == 0) return true;
-  const std::vector<OpArg>& args = h.op->args;
-  const bool only_self = h.written == 1 && args[0].written && args[0].type == ArgType::kTensor;
-  const uint32_t slot = low_of(*roles_of(h));
+static bool writes_own(const Token& t, uint32_t first, std::span<const uint32_t> others) {
+  if (t.written == 0) return true;
+  const std::vector<OpArg>& args = t.op->args;
+  const bool only_self = t.written == 1 && args[0].written && args[0].type == ArgType::kTensor;
+  const uint32_t slot = low_of(*t.role_words());
   return only_self && (slot >= first || std::ranges::find(others, slot) != others.end());
 }
 
@@ -63,18 +61,18 @@ std::optional<Segment> Recorder::segment_since(const Place& from, std::span<Stor
     if (here && !is_from_outside(o->slot)) return std::nullopt;
   }
   for (const Storage* w : written) {
-    const Token* last_write = w->epoch == epoch_ ? maker_of(*tape_, w->slot, from.tokens) : nullptr;
-    const uint64_t* before = last_write ? role_of_written(tape_->header(last_write - tape_->tokens.data())) : nullptr;
+    const Placed* last_write = w->epoch == epoch_ ? maker_of(*tape_, w->slot, from.tokens) : nullptr;
+    const uint64_t* before = last_write ? role_of_written(*last_write->token) : nullptr;
     if (!before || !is_from_outside(low_of(*before))) return std::nullopt;
     s.operands.push_back(low_of(*before));
     s.written.push_back(w->slot);
   }
   const auto before = std::span(s.operands).last(written.size());
   for (size_t i = from.tokens; i < position_; i++) {
-    const TokenHeader& h = tape_->header(i);
+    const Token& t = tape_->token(i);
     // Random numbers are others each time, parts of operands may lie elsewhere.
-    if (h.op->random || tape_->tokens[i].parts != 0 || !writes_own(h, from.slots, before)) return std::nullopt;
-    s.multiplies |= h.op->multiplies;
+    if (t.op->random || t.parts != 0 || !writes_own(t, from.slots, before)) return std::nullopt;
+    s.multiplies |= t.op->multiplies;
   }
   // What it takes beside its operands may be another one the next time.
   if (std::ranges::find(met, false) != met.end()) return std::nullopt;
@@ -88,9 +86,9 @@ std::optional<Before> Recorder::before(const Place& place) const {
   for (size_t i = 0; i < place.tokens; i++) {
     if (nodes_[i] & kHooked) return std::nullopt;
     b.nodes.push_back(nodes_[i] - nodes_[0]);
-    const TokenHeader& h = tape_->header(i);
-    b.drawn.insert(b.drawn.end(), h.scalars, false);
-    if (h.op->random) std::fill(b.drawn.end() - 2, b.drawn.end(), true);
+    const Token& t = tape_->token(i);
+    b.drawn.insert(b.drawn.end(), t.scalars, false);
+    if (t.op->random) std::fill(b.drawn.end() - 2, b.drawn.end(), true);
   }
   return b;
 }
@@ -109,24 +107,23 @@ bool Recorder::reads_what_nodes_keep(const Segment& s) const {
   const auto is_kept = [&](uint32_t slot) {
     if (std::ranges::binary_search(t.inputs, slot) || std::ranges::find(s.operands, slot) != s.operands.end()) return true;
     for (std::optional<size_t> last_write;;) {
-      const Token* maker = maker_of(t, slot, 0);
+      const Placed* maker = maker_of(t, slot, 0);
       if (!maker) return false;  // bytes that nobody wrote
       const size_t made = maker - t.tokens.data();
-      const TokenHeader& h = t.header(made);
+      const Token& token = *maker->token;
       const uint32_t result = slot - maker->first_result;
       if (!last_write) last_write = made;
       const bool by_node = made > 0 && nodes_[made] != nodes_[made - 1];
-      if (result < h.fresh || by_node) return *last_write == made || nodes_[*last_write] == nodes_[made];
-      const uint64_t* before = role_of_written(h);
+      if (result < token.fresh || by_node) return *last_write == made || nodes_[*last_write] == nodes_[made];
+      const uint64_t* before = role_of_written(token);
       if (!before) return false;
       if (*before & kUninitialised) return nodes_[*last_write] == nodes_[made];
       slot = low_of(*before);
     }
   };
   for (size_t i = s.begin.tokens; i < s.end.tokens; i++) {
-    const TokenHeader& h = t.header(i);
-    const uint64_t* roles = roles_of(h);
-    for (const uint64_t* r = roles; r < roles + h.roles; r += role_words(r))
+    const Token& token = t.token(i);
+    for (const uint64_t* r = token.role_words(); r < token.meta_words(); r += role_words(r))
       if (low_of(*r) < s.begin.slots && !is_kept(low_of(*r))) return false;
   }
   return true;
@@ -143,10 +140,7 @@ bool Recorder::holds(std::span<Storage* const> storages, std::span<const uint32_
 bool Recorder::leads_to(const Segment& s) const {
   if (!replay_ || own_ || s.recorder != this || s.tape->forgotten || position_ != s.begin.tokens) return false;
   if (s.tape->flags != flags() || s.tape->default_float != default_float_) return false;
-  if (position_ == 0 || tape_ == s.tape) return true;
-  if (s.tape->tokens[position_ - 1].prefix_hash != tape_->tokens[position_ - 1].prefix_hash) return false;
-  const size_t prefix = s.tape->tokens[position_].offset;
-  return std::memcmp(s.tape->words.data(), tape_->words.data(), prefix * 8) == 0;
+  return position_ == 0 || tape_ == s.tape || s.tape->begins_as(*tape_, position_);
 }
 
 bool Recorder::follow(const Segment& s, std::span<Storage* const> operands) {
@@ -163,7 +157,7 @@ bool Recorder::follow(const Segment& s, std::span<Storage* const> operands) {
     // Another thread's trace has met it: the way that keeps its slot there is take_roles'.
     if (o->recorder && o->recorder != this && (o->shared || o->epoch == o->recorder->epoch_)) return false;
     Input& input = inputs_[inputs + (std::ranges::lower_bound(t.inputs, slot) - t.inputs.begin()) - first];
-    if (input.data || o->size_bytes != t.slot_bytes[slot] || o->data->meta != t.slots[slot]) return false;
+    if (input.data || o->size_bytes != t.slots[slot]->bytes || o->data->meta != t.slots[slot]->meta) return false;
     input.data = o->data;
     o->recorder = this;
     o->epoch = epoch_;
@@ -178,7 +172,7 @@ bool Recorder::follow(const Segment& s, std::span<Storage* const> operands) {
   }
   scalars_.insert(scalars_.end(), s.scalars.begin(), s.scalars.end());
   for (size_t i = position_; i < s.end.tokens; i++) {
-    const Op& op = *t.header(i).op;
+    const Op& op = *t.token(i).op;
     op.recorded->add_locked();
     for (base::Counter* c : op.stands_for) c->add_locked();
   }

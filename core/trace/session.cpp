@@ -54,7 +54,7 @@ base::Counter& flushes(FlushReason reason) {
 std::string describe(const Tape& tape) {
   constexpr size_t kNamed = 4;
   std::string text;
-  for (size_t i = 0; i < std::min(tape.tokens.size(), kNamed); i++) text += (i > 0 ? ", " : "") + tape.header(i).op->name;
+  for (size_t i = 0; i < std::min(tape.tokens.size(), kNamed); i++) text += (i > 0 ? ", " : "") + tape.token(i).op->name;
   if (tape.tokens.size() > kNamed) text += fmt::format(", ...: {} operators", tape.tokens.size());
   return fmt::format("{}, ending at {}", text, where(tape));
 }
@@ -620,30 +620,31 @@ base::Result<std::string> Session::refusal(const Op& op, Call& call, const Words
     uint32_t slot = static_cast<uint32_t>(tape.slots.size());
     roles.push_back(kNewInput | slot);
     put_meta(roles, meta);
-    roles.push_back(meta.span_bytes());
+    const uint64_t bytes = meta.span_bytes();
+    roles.push_back(bytes);
     tape.inputs.push_back(slot);
-    tape.slots.push_back(std::move(meta));
+    tape.slots.push_back(std::make_shared<const Slot>(std::move(meta), bytes));
   });
   tape.scalars = call.scalar_types;
-  tape.tokens.push_back({0, static_cast<uint32_t>(tape.slots.size()), 0, nullptr});
-  TokenHeader header{&op,
+  const TokenHeader header{&op,
                      static_cast<uint32_t>(signature.size()),
                      static_cast<uint32_t>(roles.size()),
                      static_cast<uint32_t>(metas.size()),
                      static_cast<uint32_t>(call.scalars.size()),
                      fresh,
                      static_cast<uint32_t>(call.writes.size())};
-  tape.words.resize(kHeaderWords);
-  std::memcpy(tape.words.data(), &header, sizeof header);
+  auto token = Token::make(header, 0, 0, nullptr);
+  uint64_t* words = token->words();
   for (const Words* part : {static_cast<const Words*>(&signature), static_cast<const Words*>(&roles), &metas})
-    tape.words.insert(tape.words.end(), part->begin(), part->end());
+    words = std::copy(part->begin(), part->end(), words);
+  tape.add(std::move(token), static_cast<uint32_t>(tape.slots.size()));
   const uint64_t* m = metas.data();
   std::vector<uint32_t> outputs;
   for (uint32_t i = 0; i < fresh + call.writes.size(); i++) {
     outputs.push_back(static_cast<uint32_t>(tape.slots.size()));
     base::Meta meta = take_meta(m);
     if (meta.dtype == LAZYT_DTYPE_INVALID) meta = base::Meta::contiguous(LAZYT_DTYPE_FLOAT32, {0});
-    tape.slots.push_back(i < fresh ? meta : tape.slots[call.writes[i - fresh]]);
+    tape.slots.push_back(i < fresh ? std::make_shared<const Slot>(std::move(meta)) : tape.slots[call.writes[i - fresh]]);
   }
   LAZYT_ASSIGN_OR_RETURN(ir::Graph graph, lower(tape, outputs));
   LAZYT_RETURN_IF_ERROR(optimise(graph));

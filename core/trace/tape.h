@@ -12,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/hash.h"
 #include "base/ref.h"
 #include "base/shape.h"
 #include "exec/plan.h"
@@ -22,7 +21,7 @@
 
 namespace lazyt::trace {
 
-// What stands before each token's words; then signature, roles and result metas (fresh, written).
+// What is known of an operator call beside its words: signature, roles and result metas (fresh, written).
 struct TokenHeader {
   const Op* op;
   uint32_t signature;  // words
@@ -31,19 +30,54 @@ struct TokenHeader {
   uint32_t scalars;    // host scalars the call brings
   uint32_t fresh;      // results that are new tensors
   uint32_t written;    // results that go into written tensors
+  friend bool operator==(const TokenHeader&, const TokenHeader&) = default;
 };
-static_assert(sizeof(TokenHeader) == 32);
-inline constexpr size_t kHeaderWords = sizeof(TokenHeader) / 8;
 
-struct Token {
-  uint32_t offset;        // of the header, in words
-  uint32_t first_result;  // slot of the first result
+// One operator call as it was recorded, and the words behind it. Tapes share it: those that begin alike, and those that differ in
+// a size which it does not depend on, as most of a token of a text does not.
+struct Token final : base::RefCounted, TokenHeader {
+  const uint64_t parts;  // operands (bits) that are part inputs
+  const uint64_t moved;  // movable words (bits) whose values are host scalars
+  const std::shared_ptr<const ir::SourceLine> source;
+
+  // Its words are to be written, before others see it.
+  static base::Ref<Token> make(const TokenHeader& header, uint64_t parts, uint64_t moved, std::shared_ptr<const ir::SourceLine> source) {
+    void* place = ::operator new(sizeof(Token) + 8 * (size_t{header.signature} + header.roles + header.metas));
+    return base::Ref<Token>(::new (place) Token(header, parts, moved, std::move(source)));
+  }
+  static void operator delete(void* token) { ::operator delete(token); }
+
+  uint64_t* words() { return reinterpret_cast<uint64_t*>(this + 1); }
+  const uint64_t* words() const { return reinterpret_cast<const uint64_t*>(this + 1); }
+  size_t word_count() const { return size_t{signature} + roles + metas; }
+  const uint64_t* role_words() const { return words() + signature; }
+  const uint64_t* meta_words() const { return words() + signature + roles; }
+  // Whether both are one call, word by word.
+  bool says_as(const Token& other) const {
+    return this == &other || (static_cast<const TokenHeader&>(*this) == other && std::equal(words(), words() + word_count(), other.words()));
+  }
+
+ private:
+  Token(const TokenHeader& header, uint64_t parts, uint64_t moved, std::shared_ptr<const ir::SourceLine> source)
+      : TokenHeader(header), parts(parts), moved(moved), source(std::move(source)) {}
+};
+static_assert(sizeof(Token) % alignof(uint64_t) == 0);
+
+// A token in its tape.
+struct Placed {
+  base::Ref<const Token> token;
   uint64_t prefix_hash;   // of all words up to the end of this token
-  std::shared_ptr<const ir::SourceLine> source;
-  uint64_t parts = 0;     // operands (bits) that are part inputs
-  uint64_t moved = 0;     // movable words (bits) whose values are host scalars
+  uint32_t first_result;  // slot of the first result
   bool guessed = false;   // of a guessed tape: what it has of sizes nobody has recorded yet
 };
+
+// What a slot shows of bytes: their natural geometry, and the size of the storage behind it. Shared as tokens are.
+struct Slot {
+  base::Meta meta;
+  uint64_t bytes = 0;
+  friend bool operator==(const Slot&, const Slot&) = default;
+};
+using SlotRef = std::shared_ptr<const Slot>;
 
 struct ScalarType {
   base::DType dtype;
@@ -80,10 +114,9 @@ struct Tape : base::RefCounted {
   struct Kept {
     virtual ~Kept() = default;
   };
-  Words words;
-  std::vector<Token> tokens;
-  std::vector<base::Meta> slots;      // natural geometry of each slot's bytes
-  std::vector<uint64_t> slot_bytes;   // size of the storage behind it
+  std::vector<Placed> tokens;
+  size_t words = 0;                   // of its tokens: that it would hold if it shared none
+  std::vector<SlotRef> slots;
   std::vector<uint32_t> inputs;       // slots that are inputs, in order
   std::vector<ScalarType> scalars;
   base::DType default_float = LAZYT_DTYPE_FLOAT32;  // what integers become beside a Python float
@@ -100,22 +133,19 @@ struct Tape : base::RefCounted {
   void add_output(uint32_t slot) {
     output_of_slot[slot] = static_cast<uint32_t>(variant->outputs.size());
     variant->outputs.push_back(slot);
-    variant->metas.push_back(std::make_shared<const base::Meta>(slots[slot]));
+    variant->metas.push_back(std::shared_ptr<const base::Meta>(slots[slot], &slots[slot]->meta));
   }
   bool is_guess(size_t token) const { return guessed && token < tokens.size() && tokens[token].guessed; }
-  const TokenHeader& header(size_t token) const {
-    return *reinterpret_cast<const TokenHeader*>(&words[tokens[token].offset]);
-  }
+  const Token& token(size_t index) const { return *tokens[index].token; }
+  uint64_t hash() const { return tokens.empty() ? 0 : tokens.back().prefix_hash; }
+  void add(base::Ref<const Token> token, uint32_t first_result, bool guessed = false);
+  // Whether both begin with the same tokens. REQUIRES: they have so many
+  bool begins_as(const Tape& other, size_t count) const;
 };
 
 // Sizes that grow have made `before` to `tape`, and may make that to `next`, which is guessed.
 struct Growth {
   base::Ref<Tape> before, tape, next;
 };
-
-// Token::prefix_hash behind a token of these words. before: of the token before it, or 0.
-inline uint64_t prefix_hash(uint64_t before, std::span<const uint64_t> words) {
-  return base::hash128(words.data(), words.size_bytes(), before).low;
-}
 
 }  // namespace lazyt::trace

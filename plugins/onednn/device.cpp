@@ -109,6 +109,13 @@ std::byte* SystemMemory::take(uint64_t bytes) {
   return block;
 }
 
+// Pages that the block has stay its own: a fresh one costs as much as copying it.
+std::byte* SystemMemory::resize(std::byte* block, uint64_t from, uint64_t to) noexcept {
+  if (from < kMapped || to < kMapped || std::max(from, to) >= kHugePage) return nullptr;
+  void* moved = mremap(block, whole_pages(from), whole_pages(to), MREMAP_MAYMOVE);
+  return moved == MAP_FAILED ? nullptr : static_cast<std::byte*>(moved);
+}
+
 void SystemMemory::give(std::byte* block, uint64_t bytes) noexcept {
   if (bytes < kMapped) return std::free(block);
   (void)munmap(block, whole_pages(bytes));

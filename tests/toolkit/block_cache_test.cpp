@@ -116,6 +116,35 @@ TEST(BlockCache, MiddleSizesThatGrowLeaveNoMoreThanWasInUse) {
   EXPECT_EQ(bytes, 0u);
 }
 
+// Blocks of 32 KiB and more become others.
+struct Resizing : WithMiddle {
+  int* resized;
+  void* resize(void* block, uint64_t from, uint64_t to) {
+    if (from < 32 << 10 || to < 32 << 10) return nullptr;
+    ++*resized, *bytes += to - from;
+    return std::realloc(block, to);
+  }
+};
+
+TEST(BlockCache, AMiddleBlockThatWouldGoBackBecomesTheNextSize) {
+  uint64_t bytes = 0;
+  int resized = 0;
+  {
+    BlockCache<Resizing> cache(Resizing{{{&bytes}}, &resized});
+    const auto one = [&](uint64_t size) { return step(cache, {size}, bytes); };
+    EXPECT_EQ(one(64 << 10), 64u << 10);
+    one(72 << 10), one(80 << 10);  // larger than ever: the smaller ones make room
+    EXPECT_EQ(resized, 2);
+    EXPECT_EQ(bytes, 80u << 10);
+    one(40 << 10);  // smaller: there is room for it beside the one that was
+    EXPECT_EQ(cache.cached(), bytes);
+    one(16 << 10), one(8 << 10);  // which the source does not make of larger ones
+    EXPECT_EQ(cache.cached(), bytes);
+    EXPECT_LE(bytes, 80u << 10);
+  }
+  EXPECT_EQ(bytes, 0u);
+}
+
 TEST(BlockCache, APeakOfMiddleBlocksIsForgotten) {
   uint64_t bytes = 0;
   {

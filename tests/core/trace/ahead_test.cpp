@@ -130,6 +130,18 @@ TEST_F(ExpectTest, AGuessIsFollowedAndAskedForWhatHasOtherSizes) {
   EXPECT_TRUE(step.same);
 }
 
+TEST_F(ExpectTest, WhatDoesNotGrowIsSharedByAllTapes) {
+  const auto first = mixed(4).tape, second = mixed(6).tape, third = mixed(8).tape;
+  const auto guess = following(*first, *second, *third);
+  for (const auto& tape : {second, third, guess}) {
+    EXPECT_EQ(tape->tokens[1].token, first->tokens[1].token);
+    EXPECT_FALSE(tape->tokens[0].token == first->tokens[0].token);
+    EXPECT_FALSE(tape->tokens[1].prefix_hash == first->tokens[1].prefix_hash);
+    EXPECT_EQ(tape->slots[2], first->slots[2]);
+    EXPECT_NE(tape->slots[0], first->slots[0]);
+  }
+}
+
 TEST_F(ExpectTest, AGuessThatCameTrueIsATapeAsAnyOther) {
   const auto guess = guess_after_8();
   EXPECT_TRUE(guess->guessed);
@@ -145,7 +157,7 @@ TEST_F(ExpectTest, AnotherSizeLeavesTheGuess) {
   const auto before = recorder.tape_count();
   const Step step = mixed(11);
   EXPECT_NE(step.tape, guess);
-  EXPECT_EQ(step.tape->slots[0].dims[0], 11);
+  EXPECT_EQ(step.tape->slots[0]->meta.dims[0], 11);
   EXPECT_EQ(recorder.tape_count(), before + 1) << "the guess is none";
   EXPECT_TRUE(mixed(11).grown);
 }
@@ -156,8 +168,8 @@ TEST_F(ExpectTest, OtherResultsLeaveTheGuess) {
   expect(b, c, guess);
   const auto tape = step_with_integer(slice, 8, 1, 9);
   EXPECT_NE(tape, guess);
-  EXPECT_EQ(guess->slots[1].dims[0], 8);
-  EXPECT_EQ(tape->slots[1].dims[0], 9);
+  EXPECT_EQ(guess->slots[1]->meta.dims[0], 8);
+  EXPECT_EQ(tape->slots[1]->meta.dims[0], 9);
 }
 
 TEST_F(ExpectTest, ATraceThatEndsWithinAGuessIsATapeOfItsOwn) {
@@ -270,11 +282,11 @@ TEST_F(ExpectTest, StoragesThatBecomeSomethingElseLeaveTheGuess) {
   };
   const auto a = step(9), b = step(8), c = step(7), guess = following(*a, *b, *c);
   ASSERT_TRUE(guess);
-  EXPECT_EQ(guess->slots.back().dims.size(), 1u);
+  EXPECT_EQ(guess->slots.back()->meta.dims.size(), 1u);
   expect(b, c, guess);
   const auto tape = step(6);
   EXPECT_NE(tape, guess);
-  EXPECT_EQ(tape->slots.back().dims.size(), 2u);
+  EXPECT_EQ(tape->slots.back()->meta.dims.size(), 2u);
 }
 
 TEST_F(AheadTest, RangesByOnesGoOnAndOthersDoNot) {
@@ -300,7 +312,7 @@ TEST_F(AheadTest, RangesByOnesGoOnAndOthersDoNot) {
   };
   const auto next = following(*step(5, 1), *step(6, 1), *step(7, 1));
   ASSERT_TRUE(next);
-  EXPECT_EQ(next->slots[0].dims[0], 8);
+  EXPECT_EQ(next->slots[0]->meta.dims[0], 8);
   EXPECT_FALSE(following(*step(10, 10), *step(21, 10), *step(32, 10)));
   EXPECT_FALSE(following(*step(10, 1), *step(20, 2), *step(30, 3)));
 }

@@ -27,6 +27,8 @@ namespace toolkit __attribute__((visibility("hidden"))) {
 // keep blocks of every size it ever had. With `static constexpr bool is_middle(uint64_t bytes)` in it, blocks of sizes for which it
 // holds are counted apart: taking a new one gives back others, those first whose size is not asked for any more, so that in all no
 // more are had than were in use at once lately. A step that repeats finds all of its blocks; sizes that grow leave none behind.
+// With `Address resize(Address, uint64_t from, uint64_t to)` in it, such another becomes the new one where it answers a block, which
+// may lie elsewhere; where it answers Address{}, the block is as it was. It does not throw.
 // With `static constexpr bool kLowestFirst = true` in it, of the unused blocks of a size the one with the lowest address is taken,
 // not the one given back last: a step that repeats finds each of its blocks where it was, in whatever order they were given back.
 // Thread-safe where Source is.
@@ -118,9 +120,8 @@ class BlockCache {
     const bool middle = is_middle(size.bytes);
     if (middle) note_middle(size);
     if (!free_[size.index].empty()) return pop(size.index);
-    if (middle)
-      give_back_middle();
-    else if constexpr (requires { Source::kSpare; })
+    if (middle) return replace_middle(size.bytes);
+    if constexpr (requires { Source::kSpare; })
       if (cached() - middle_cached_ > std::max(Source::kSpare, in_use() / 2)) give_back([](uint64_t bytes) { return !is_middle(bytes); });
     return Address{};
   }
@@ -151,14 +152,20 @@ class BlockCache {
     if (takings_ % kLately == 0) middle_peak_[0] = std::exchange(middle_peak_[1], 0);
     middle_peak_[1] = std::max(middle_peak_[1], now);
   }
-  void give_back_middle() noexcept {
+  // What lies unused beyond the peak goes back or becomes the block that is wanted. Address{}: none did.
+  Address replace_middle(uint64_t bytes) noexcept {
     const uint64_t most = std::max(middle_peak_[0], middle_peak_[1]);
+    Address resized{};
     while (middle_cached_ && middle_in_use_.load(std::memory_order_relaxed) + middle_cached_ > most) {
       uint32_t oldest = static_cast<uint32_t>(free_.size());
       for (uint32_t i = 0; i < free_.size(); ++i)
         if (!free_[i].empty() && is_middle(bytes_of(i)) && (oldest == free_.size() || asked_[i] < asked_[oldest])) oldest = i;
-      source_.give(pop(oldest), bytes_of(oldest));
+      const Address block = pop(oldest);
+      if constexpr (requires { source_.resize(block, bytes, bytes); })
+        if (resized == Address{} && (resized = source_.resize(block, bytes_of(oldest), bytes)) != Address{}) continue;
+      source_.give(block, bytes_of(oldest));
     }
+    return resized;
   }
   static uint64_t bytes_of(uint32_t index) { return uint64_t{8 + index % 8} << (index / 8 + kLeast - 3); }
 

@@ -162,23 +162,23 @@ class LateOperators final : public c10::OpRegistrationListener {
   void onOperatorRegistered(const c10::OperatorHandle& h) override {
     std::lock_guard lock(mutex_);
     names_.push_back(h.operator_name());
-    some_ = true;
+    some_new_ = true;
   }
   void onOperatorDeregistered(const c10::OperatorHandle&) override {}
 
   void forget_all() {
     std::lock_guard lock(mutex_);
     names_.clear();
-    some_ = false;
+    some_new_ = false;
   }
 
+  bool has_new() const { return some_new_.load(std::memory_order_relaxed); }
   void record() {
-    if (C10_LIKELY(!some_.load(std::memory_order_relaxed))) return;
-    std::vector<c10::OperatorName> names;
+    std::vector<c10::OperatorName> names, undecided;
     {
       std::lock_guard lock(mutex_);
       std::swap(names, names_);
-      some_ = false;
+      some_new_ = false;
     }
     std::lock_guard lock(registering_);
     for (const c10::OperatorName& name : names) {
@@ -187,14 +187,16 @@ class LateOperators final : public c10::OpRegistrationListener {
       forget_op(name);
       if (auto it = recordings().find(name); it != recordings().end()) it->second->set(torch_op(*h));
       else if (wants_recording(*h)) record_by_name(*h);
-      else if (!registered_here(*h) && !h->hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd)) onOperatorRegistered(*h);
+      else if (!registered_here(*h) && !h->hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd)) undecided.push_back(name);
     }
+    std::lock_guard lock_names(mutex_);
+    names_.insert(names_.end(), undecided.begin(), undecided.end());
   }
 
  private:
   std::mutex mutex_, registering_;
-  std::atomic<bool> some_{false};
-  std::vector<c10::OperatorName> names_;
+  std::atomic<bool> some_new_{false};     // since record()
+  std::vector<c10::OperatorName> names_;  // those of before, too, that had no kernel yet
 };
 
 LateOperators* late_operators = nullptr;  // the dispatcher's
@@ -207,6 +209,10 @@ void register_attention() { at::native::_fused_sdp_choice_stub.set_privateuse1_d
 
 void record_late_operators() {
   if (late_operators) late_operators->record();
+}
+
+void record_new_operators() {
+  if (C10_UNLIKELY(late_operators && late_operators->has_new())) late_operators->record();
 }
 
 void register_tracer() {

@@ -7,9 +7,11 @@ namespace lazyt::frontend {
 void initialize();
 
 // Records by name what libraries defined since; before the first call of such an operator, or its body would run on
-// the device. Called behind every definition that the language binding sees, and where a call meets no known tape.
-// Takes the dispatcher's lock. [any thread]
+// the device. Called behind every definition that the language binding sees. Takes the dispatcher's lock. [any thread]
 void record_late_operators();
+// The same if an operator was defined since. For where a call meets no known tape: a library's operators that have no kernel for
+// this device cost nothing there. [any thread]
+void record_new_operators();
 
 // The parts, in the order initialize() calls them.
 void register_device();     // device.cpp: guard, hooks, allocator

@@ -243,7 +243,7 @@ void record_call(TorchOp& op, torch::jit::Stack* stack) {
 
   Replay outcome = replay(thread);
   if (outcome == Replay::kUnknown) {
-    record_late_operators();
+    record_new_operators();
     if (op.has_composite && !is_plain_linear(op, args)) return record_composite(op, stack);
     if (record_by_device(op, stack, call)) return;
     const ShapeResult& shapes = of_out ? *of_out : infer(op, call, args);

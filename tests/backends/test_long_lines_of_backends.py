@@ -74,7 +74,12 @@ def test_running_totals(lines, columns):
     same(lambda x: x.logcumsumexp(dim), x, rtol=1e-4, atol=1e-4)
     y = x.clone()
     y.select(dim, N // 3)[0] = float("nan")
-    same(lambda x: [*x.cummax(dim), *x.cummin(dim)], y)
+    y.select(dim, N // 4)[0] = float("inf")
+    y.select(dim, N // 5)[0] = float("-inf")
+    zeros = torch.where(x > 0, 0.0, -0.0)  # equal to each other: the last one's place counts
+    for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
+        for values in (y, zeros):
+            same(lambda x: [*x.cummax(dim), *x.cummin(dim)], values.to(dtype))
 
 
 @pytest.mark.parametrize("k", [1, 1000])

@@ -131,9 +131,10 @@ LAZYT_INLINE void running_extreme_of_run(const T* from, T* to, int64_t* places, 
 // Floats as whole numbers of the same order: zeros are equal, and a NaN wins.
 template <bool kMax, class T>
 LAZYT_INLINE void running_extreme_of_floats(const T* from, T* to, int64_t* places, int64_t n) {
-  using K = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;
+  using K = std::conditional_t<sizeof(T) == 2, int16_t, std::conditional_t<sizeof(T) == 4, int32_t, int64_t>>;
   constexpr int64_t kChunk = 512, kBlock = 32;
   constexpr K kNan = std::numeric_limits<K>::max(), kZero = kMax ? 0 : ~K(0);
+  const K kInfinity = std::bit_cast<K>(T(std::is_same_v<T, double> ? HUGE_VAL : HUGE_VALF));
   constexpr int kSign = 8 * sizeof(K) - 1;
   K keys[kChunk], best[kChunk], most = std::numeric_limits<K>::min();
   int64_t place = 0;
@@ -141,10 +142,11 @@ LAZYT_INLINE void running_extreme_of_floats(const T* from, T* to, int64_t* place
     const int64_t count = std::min(n - begin, kChunk);
 #pragma omp simd
     for (int64_t i = 0; i < count; ++i) {
-      const T x = from[begin + i] + T(0);  // -0 is 0
-      K key = std::bit_cast<K>(x);
+      K key = std::bit_cast<K>(from[begin + i]);
+      const K magnitude = key & kNan;
+      key = magnitude == 0 ? K(0) : key;  // -0 is 0
       key ^= (key >> kSign) & kNan;
-      keys[i] = x != x ? kNan : kMax ? key : ~key;
+      keys[i] = magnitude > kInfinity ? kNan : kMax ? key : static_cast<K>(~key);
     }
     for (int64_t first = 0; first < count; first += kBlock) {
       const int64_t last = std::min(count, first + kBlock);
@@ -173,7 +175,7 @@ LAZYT_INLINE void running_extreme_of_floats(const T* from, T* to, int64_t* place
     }
 #pragma omp simd
     for (int64_t i = 0; i < count; ++i) {
-      K key = kMax ? best[i] : ~best[i];
+      K key = kMax ? best[i] : static_cast<K>(~best[i]);
       key ^= (key >> kSign) & kNan;
       to[begin + i] = std::bit_cast<T>(key);
     }
@@ -196,6 +198,8 @@ LAZYT_RUNNING(int64_t)
   LAZYT_CLONES void running_least(const T* from, T* to, int64_t* places, int64_t n) { running_extreme_of_floats<false>(from, to, places, n); }
 LAZYT_RUNNING(float)
 LAZYT_RUNNING(double)
+LAZYT_RUNNING(BFloat16)
+LAZYT_RUNNING(Half)
 #undef LAZYT_RUNNING
 
 // The latest of equal extremes counts; a NaN stays, the latest NaN's place.
@@ -218,8 +222,6 @@ void lower_running_extreme(Builder& b, const lazyt_node_t& node) {
         if (n == 0) return;
         if (step != 1 || out_step != 1)
           running_extreme<kMax>(x + at[0], step, y + at[1], p + at[1], out_step, n);
-        else if constexpr (!std::is_same_v<T, Compute<T>>)
-          running_extreme<kMax>(x + at[0], 1, y + at[1], p + at[1], 1, n);
         else if constexpr (kMax)
           running_most(x + at[0], y + at[1], p + at[1], n);
         else

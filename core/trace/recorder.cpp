@@ -11,7 +11,7 @@ namespace {
 
 // Tapes that are known: as many as there are programs (cache/program_cache.h), but of long ones, which take memory, a few.
 constexpr size_t kMaxTapes = 1024, kFewTapes = 256, kGrowing = 16;
-constexpr size_t kMaxWords = 8 << 20;  // of more than a few, 64 MiB
+constexpr size_t kMaxWords = 8 << 20;  // of more than a few, 64 MiB if they shared none
 
 // Guarded by recording_lock.
 uint64_t last_epoch = 0, last_step = 0;

@@ -118,7 +118,8 @@ std::byte* SystemMemory::resize(std::byte* block, uint64_t from, uint64_t to) no
 
 void SystemMemory::give(std::byte* block, uint64_t bytes) noexcept {
   if (bytes < kMapped) return std::free(block);
-  (void)munmap(block, whole_pages(bytes));
+  // A hole too many for the kernel's table of mappings: their memory goes all the same.
+  if (munmap(block, whole_pages(bytes)) != 0) (void)madvise(block, whole_pages(bytes), MADV_DONTNEED);
 }
 
 Memory::Memory(Device& device, uint64_t bytes) : cache_(device.memory.get()), bytes_(bytes) {

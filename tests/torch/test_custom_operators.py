@@ -171,3 +171,17 @@ def test_a_name_may_come_again_with_another_schema():
             y = torch.ops.lazyt_test.again(x, *args)
             assert "lazyt_test::again" in lazyt.graph(y)
             assert y.tolist() == expected
+
+
+@pytest.mark.pending
+def test_a_kernel_may_come_long_after_the_schema():
+    x = torch.arange(4.0, device=D)
+    with torch.library._scoped_library("lazyt_test", "FRAGMENT") as library:
+        library.define("patient(Tensor x) -> Tensor")
+        for n in range(2, 5):  # calls that no tape knows
+            (x + x.new_ones(n, 1)).sum().item()
+        library.impl("patient", lambda x: x * 2, "CompositeExplicitAutograd")
+        library.impl("patient", lambda x: torch.empty_like(x), "Meta")
+        y = torch.ops.lazyt_test.patient(x)
+        assert "lazyt_test::patient" in lazyt.graph(y)
+        assert y.tolist() == [0, 2, 4, 6]

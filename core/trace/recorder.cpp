@@ -474,18 +474,8 @@ const uint64_t* Recorder::append(Call& call, const Words& metas, uint32_t fresh,
   if (!take_roles(call, parts)) return nullptr;
   moved_.clear();
   if (moved) move_words(call, moved);
-  const TokenHeader header{call.op,
-                           static_cast<uint32_t>(call.signature.size()),
-                           static_cast<uint32_t>(call.roles.size()),
-                           static_cast<uint32_t>(metas.size()),
-                           static_cast<uint32_t>(call.scalars.size()),
-                           fresh,
-                           static_cast<uint32_t>(call.writes.size())};
-  base::Ref<Token> token = Token::make(header, parts, moved, std::move(source));
-  uint64_t* words = std::copy(call.signature.begin(), call.signature.end(), token->words());
-  words = std::copy(call.roles.begin(), call.roles.end(), words);
-  std::copy(metas.begin(), metas.end(), words);
-  return write(call, std::move(token));
+  const TokenHeader header{.op = call.op, .scalars = static_cast<uint32_t>(call.scalars.size()), .fresh = fresh, .written = static_cast<uint32_t>(call.writes.size())};
+  return write(call, Token::of(header, {call.signature.begin(), call.signature.end()}, {call.roles.begin(), call.roles.end()}, metas, parts, moved, std::move(source)));
 }
 
 // The call is what was guessed, and its results are: the trace goes on along the guess.

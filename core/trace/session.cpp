@@ -626,18 +626,8 @@ base::Result<std::string> Session::refusal(const Op& op, Call& call, const Words
     tape.slots.push_back(std::make_shared<const Slot>(std::move(meta), bytes));
   });
   tape.scalars = call.scalar_types;
-  const TokenHeader header{&op,
-                     static_cast<uint32_t>(signature.size()),
-                     static_cast<uint32_t>(roles.size()),
-                     static_cast<uint32_t>(metas.size()),
-                     static_cast<uint32_t>(call.scalars.size()),
-                     fresh,
-                     static_cast<uint32_t>(call.writes.size())};
-  auto token = Token::make(header, 0, 0, nullptr);
-  uint64_t* words = token->words();
-  for (const Words* part : {static_cast<const Words*>(&signature), static_cast<const Words*>(&roles), &metas})
-    words = std::copy(part->begin(), part->end(), words);
-  tape.add(std::move(token), static_cast<uint32_t>(tape.slots.size()));
+  const TokenHeader header{.op = &op, .scalars = static_cast<uint32_t>(call.scalars.size()), .fresh = fresh, .written = static_cast<uint32_t>(call.writes.size())};
+  tape.add(Token::of(header, signature, roles, metas), static_cast<uint32_t>(tape.slots.size()));
   const uint64_t* m = metas.data();
   std::vector<uint32_t> outputs;
   for (uint32_t i = 0; i < fresh + call.writes.size(); i++) {

@@ -24,12 +24,12 @@ namespace lazyt::trace {
 // What is known of an operator call beside its words: signature, roles and result metas (fresh, written).
 struct TokenHeader {
   const Op* op;
-  uint32_t signature;  // words
-  uint32_t roles;      // words
-  uint32_t metas;      // words
-  uint32_t scalars;    // host scalars the call brings
-  uint32_t fresh;      // results that are new tensors
-  uint32_t written;    // results that go into written tensors
+  uint32_t signature = 0;  // words
+  uint32_t roles = 0;      // words
+  uint32_t metas = 0;      // words
+  uint32_t scalars;        // host scalars the call brings
+  uint32_t fresh;          // results that are new tensors
+  uint32_t written;        // results that go into written tensors
   friend bool operator==(const TokenHeader&, const TokenHeader&) = default;
 };
 
@@ -45,6 +45,9 @@ struct Token final : base::RefCounted, TokenHeader {
     void* place = ::operator new(sizeof(Token) + 8 * (size_t{header.signature} + header.roles + header.metas));
     return base::Ref<Token>(::new (place) Token(header, parts, moved, std::move(source)));
   }
+  // The same with words that are there already; header: all but their counts.
+  static base::Ref<Token> of(TokenHeader header, std::span<const uint64_t> signature, std::span<const uint64_t> roles, std::span<const uint64_t> metas,
+                             uint64_t parts = 0, uint64_t moved = 0, std::shared_ptr<const ir::SourceLine> source = nullptr);
   static void operator delete(void* token) { ::operator delete(token); }
 
   uint64_t* words() { return reinterpret_cast<uint64_t*>(this + 1); }
@@ -137,7 +140,6 @@ struct Tape : base::RefCounted {
   }
   bool is_guess(size_t token) const { return guessed && token < tokens.size() && tokens[token].guessed; }
   const Token& token(size_t index) const { return *tokens[index].token; }
-  uint64_t hash() const { return tokens.empty() ? 0 : tokens.back().prefix_hash; }
   void add(base::Ref<const Token> token, uint32_t first_result, bool guessed = false);
   // Whether both begin with the same tokens. REQUIRES: they have so many
   bool begins_as(const Tape& other, size_t count) const;

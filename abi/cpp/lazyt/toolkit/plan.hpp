@@ -3,7 +3,7 @@
 //   Plan      what an executable keeps: where every run of bytes lies while the program runs
 //   Builder   walks a program's units (fusion.hpp), lets the backend write steps for each, and places what they compute
 //
-//   fuse  ->  lower each unit: views become layouts, groups one kernel, the rest what the backend has for it
+//   fuse, order  ->  lower each unit: views become layouts, groups one kernel, the rest what the backend has for it
 //         ->  outputs lie where the host wants them, donated ones made safe  ->  arena planned
 //
 // A backend derives its Builder from this one, says how a node, a group, a copy and a fill become steps of its own, and
@@ -30,6 +30,7 @@
 #include "lazyt/toolkit/arena.hpp"
 #include "lazyt/toolkit/fusion.hpp"
 #include "lazyt/toolkit/layout.hpp"
+#include "lazyt/toolkit/order.hpp"
 #include "lazyt/toolkit/recompute.hpp"
 
 namespace lazyt {
@@ -186,7 +187,7 @@ class Builder {
 
   void run() {
     begin();
-    auto units = fuse(program, [&](uint32_t i) { return role_of(program.nodes()[i]); }, fusion_limits());
+    auto units = ordered(program, fuse(program, [&](uint32_t i) { return role_of(program.nodes()[i]); }, fusion_limits()));
     recompute(program, units);
     for (const Unit& unit : units) count_again(unit);
     for (const Unit& unit : units) lower(unit);

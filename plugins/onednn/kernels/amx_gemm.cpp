@@ -9,7 +9,6 @@
 #include "team.h"
 
 #if defined(__x86_64__) && defined(__linux__)
-#include <omp.h>
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wuninitialized"  // GCC 12 warns of its own header
@@ -286,11 +285,10 @@ void multiply(const Left& a, const Right& b, const Result& r, const Tiles& tiles
 template <class Left, class Right>
 void multiply(const Left& a, const Right& b, const Result& r, int threads, std::byte* scratch) {
   Range range;
-#pragma omp parallel num_threads(threads) if (threads > 1)
-  {
+  with_team(threads, [&](const Team& team) {
     const Tiles tiles;
-    multiply(a, b, r, tiles, Team{omp_get_thread_num(), omp_get_num_threads()}, range, scratch);
-  }
+    multiply(a, b, r, tiles, team, range, scratch);
+  });
 }
 
 }  // namespace
@@ -304,22 +302,20 @@ void amx_gemm(const Gemm& g, int threads, std::byte* scratch) {
   const bool together = g.batch < threads;
   const int64_t bytes = together ? 0 : Shape(g.m, g.n, g.k).bytes();
   Range shared;
-#pragma omp parallel num_threads(threads) if (threads > 1)
-  {
+  with_team(threads, [&](const Team& all) {
     const Tiles tiles;
     Range own;
-    const int rank = omp_get_thread_num(), size = omp_get_num_threads();
-    const Team team = together ? Team{rank, size} : Team{0, 1};
-    for (int64_t batch = together ? 0 : rank; batch < g.batch; batch += together ? 1 : size) {
+    const Team team = together ? all : Team{0, 1};
+    for (int64_t batch = together ? 0 : all.rank; batch < g.batch; batch += together ? 1 : all.size) {
       auto matrix = [&](const Matrix& m) { return static_cast<const float*>(m.data) + batch * m.batch_stride; };
       const Lines a{matrix(g.a), g.m, g.k, g.a.row_stride, g.a.column_stride, g.k, 0};
       const Lines b{matrix(g.b), g.n, g.k, g.b.column_stride, g.b.row_stride, g.k, 0};
       const Result r{g.m, g.n, g.k, static_cast<float*>(g.c) + batch * g.m * g.n, static_cast<float>(g.alpha), static_cast<float>(g.beta),
                      g.beta == 0 ? nullptr : matrix(g.addend), g.addend.row_stride, g.addend.column_stride};
-      multiply(a, b, r, tiles, team, together ? shared : own, scratch + rank * bytes);
+      multiply(a, b, r, tiles, team, together ? shared : own, scratch + all.rank * bytes);
       team.wait();  // before the next resets the range
     }
-  }
+  });
 }
 
 void amx_gemm(const Patches& a, const Lines& b, const float* bias, float* c, int threads, std::byte* scratch) {

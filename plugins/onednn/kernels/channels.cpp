@@ -42,13 +42,12 @@ void add_to_channels(Builder& b, const Tensor& v, const Tensor& t) {
       using T = typename decltype(tag)::type;
       const T* added = frame.at<T>(v);
       T* data = frame.at<T>(t);
-#pragma omp parallel for num_threads(frame.threads) if (frame.threads > 1 && pixels * channels > 1 << 15)
-      for (int64_t p = 0; p < pixels; ++p) {
+      for_each(pixels * channels > 1 << 15 ? frame.threads : 1, pixels, [&](int64_t p) {
         T* at = data + p * channels;
 #pragma omp simd
         for (int64_t c = 0; c < channels; ++c)
           at[c] = static_cast<T>(static_cast<Compute<T>>(at[c]) + static_cast<Compute<T>>(added[c * v.strides()[0]]));
-      }
+      });
     });
   });
 }

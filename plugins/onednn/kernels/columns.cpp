@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "team.h"
+
 namespace lazyt::onednn {
 
 std::vector<int32_t> sources_of(const ColumnGeometry& g) {
@@ -37,8 +39,7 @@ Tensor add_columns(Builder& b, const ColumnGeometry& g, const Tensor& x) {
     const int64_t channels = g.x[1], taps = g.taps(), pixels = g.rows() / g.y[0], image = channels * toolkit::count_of(std::span(g.x).subspan(2));
     const float* data = frame.at<float>(x);
     float* to = frame.at<float>(out);
-#pragma omp parallel for num_threads(frame.threads) if (frame.threads > 1 && g.rows() * g.width() > 1 << 15)
-    for (int64_t row = 0; row < g.rows(); ++row) {
+    for_each(g.rows() * g.width() > 1 << 15 ? frame.threads : 1, g.rows(), [&](int64_t row) {
       const float* in = data + row / pixels * image;
       float* line = to + row * channels * taps;
       for (int64_t t = 0; t < taps; ++t) {
@@ -49,7 +50,7 @@ Tensor add_columns(Builder& b, const ColumnGeometry& g, const Tensor& x) {
           for (int64_t c = 0; c < channels; ++c) line[c * taps + t] = in[at * channels + c];
         }
       }
-    }
+    });
   });
   return out;
 }
@@ -59,8 +60,7 @@ void add_columns_back(Builder& b, const ColumnGeometry& g, const Tensor& columns
     const int64_t channels = g.x[1], taps = g.taps(), pixels = g.rows() / g.y[0], image = channels * toolkit::count_of(std::span(g.x).subspan(2));
     const float* from = frame.at<float>(columns);
     float* data = frame.at<float>(x);
-#pragma omp parallel for num_threads(frame.threads) if (frame.threads > 1 && g.rows() * g.width() > 1 << 15)
-    for (int64_t n = 0; n < g.x[0]; ++n) {
+    for_each(g.rows() * g.width() > 1 << 15 ? frame.threads : 1, g.x[0], [&](int64_t n) {
       float* out = data + n * image;
       std::fill(out, out + image, 0.0f);
       for (int64_t p = 0; p < pixels; ++p) {
@@ -71,7 +71,7 @@ void add_columns_back(Builder& b, const ColumnGeometry& g, const Tensor& columns
           for (int64_t c = 0; c < channels; ++c) out[at * channels + c] += line[c * taps + t];
         }
       }
-    }
+    });
   });
 }
 

@@ -11,6 +11,7 @@
 #include "../ops.h"
 #include "floats.h"
 #include "lazyt/toolkit/operands.hpp"
+#include "team.h"
 
 namespace lazyt::onednn {
 
@@ -149,13 +150,7 @@ class Odometer {
 template <class F>
 void parallel(const Frame& frame, int64_t n, int64_t work, F f) {
   constexpr int64_t kWorthIt = 32768;
-  const int threads = work >= kWorthIt ? static_cast<int>(std::min<int64_t>(frame.threads, n)) : 1;
-  if (threads <= 1) {
-    if (n > 0) f(int64_t{0}, n);
-    return;
-  }
-#pragma omp parallel for num_threads(threads) schedule(static, 1)
-  for (int t = 0; t < threads; ++t) f(n * t / threads, n * (t + 1) / threads);
+  if (n > 0) in_parts(work >= kWorthIt ? static_cast<int>(std::min<int64_t>(frame.threads, n)) : 1, n, f);
 }
 
 // ---- lines: an operator along one axis

@@ -1,7 +1,5 @@
 #include "fused_step.h"
 
-#include <omp.h>
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -11,6 +9,7 @@
 #include "bytes.h"
 #include "fused.h"
 #include "prefetch.h"
+#include "team.h"
 
 namespace lazyt::onednn {
 
@@ -397,12 +396,7 @@ void FusedStep::run_pointwise(const Frame& frame, std::atomic<bool>& by_zero) co
       block(frame, b, k / in_row * row + start, static_cast<int>(std::min(length, row - start)));
     }
   };
-  if (threads <= 1) return part(0, blocks);
-#pragma omp parallel num_threads(threads)
-  {
-    const int t = omp_get_thread_num(), all = omp_get_num_threads();
-    part(blocks * t / all, blocks * (t + 1) / all);
-  }
+  in_parts(threads, blocks, part);
 }
 
 void FusedStep::run_fills(const Frame& frame, std::atomic<bool>& by_zero) const {
@@ -422,24 +416,14 @@ void FusedStep::run_fills(const Frame& frame, std::atomic<bool>& by_zero) const 
     for (size_t k = size; k < made; ++k) pattern[k] = pattern[k - size];
     std::byte* to = frame.at<std::byte>(s.place);
     const bool even = std::all_of(pattern, pattern + size, [&](std::byte x) { return x == pattern[0]; });
-    auto part = [&](size_t first, size_t last) {  // in patterns
-      const size_t at = first * made, end = std::min(bytes, last * made);
+    in_parts(threads, static_cast<int64_t>((bytes + made - 1) / made), [&](int64_t first, int64_t last) {  // in patterns
+      const size_t at = static_cast<size_t>(first) * made, end = std::min(bytes, static_cast<size_t>(last) * made);
       if (even) {
         std::memset(to + at, std::to_integer<int>(pattern[0]), end - at);
       } else {
         for (size_t k = at; k < end; k += made) std::memcpy(to + k, pattern, std::min(made, end - k));
       }
-    };
-    const size_t parts = (bytes + made - 1) / made;
-    if (threads <= 1) {
-      part(0, parts);
-      continue;
-    }
-#pragma omp parallel num_threads(threads)
-    {
-      const auto t = static_cast<size_t>(omp_get_thread_num()), all = static_cast<size_t>(omp_get_num_threads());
-      part(parts * t / all, parts * (t + 1) / all);
-    }
+    });
   }
 }
 
@@ -523,15 +507,14 @@ void FusedStep::rows(const Frame& frame, std::atomic<bool>& by_zero, int64_t out
   const int64_t pieces = (length + kPiece - 1) / kPiece;
   if (pieces > 1) {  // few long rows: their pieces are shared out
     auto* totals = reinterpret_cast<Total*>(frame.storages[partials_]);
-#pragma omp parallel for num_threads(threads) if (threads > 1) schedule(static)
-    for (int64_t p = 0; p < outer * pieces; ++p) {
+    for_each(threads, outer * pieces, [&](int64_t p) {
       Block b(by_zero);
       begin(frame, b, kBlock);
       Total* mine = totals + p * static_cast<int64_t>(count);
       for (size_t k = 0; k < count; ++k) mine[k] = reductions_[k].f.start;
       const int64_t from = p % pieces * kPiece;
       row(frame, b, p / pieces * length + from, std::min(kPiece, length - from), mine);
-    }
+    });
     for (int64_t o = 0; o < outer; ++o) {
       for (size_t k = 0; k < count; ++k) {
         Total total = reductions_[k].f.start;
@@ -576,12 +559,7 @@ void FusedStep::rows(const Frame& frame, std::atomic<bool>& by_zero, int64_t out
         put(frame, reductions_[k], place(reductions_[k], 0, first_, o), totals[k]);
     }
   };
-  if (threads <= 1) return part(0, groups);
-#pragma omp parallel num_threads(threads)
-  {
-    const int t = omp_get_thread_num(), all = omp_get_num_threads();
-    part(groups * t / all, groups * (t + 1) / all);
-  }
+  in_parts(threads, groups, part);
 }
 
 void FusedStep::columns(const Frame& frame, std::atomic<bool>& by_zero, int64_t outer, int64_t length, int64_t inner) const {
@@ -604,14 +582,12 @@ void FusedStep::columns(const Frame& frame, std::atomic<bool>& by_zero, int64_t 
   auto of = [&](int64_t o, int64_t p, size_t k) {
     return all + (o * portions + p) * per_portion + static_cast<int64_t>(k) * inner;
   };
-#pragma omp parallel num_threads(threads) if (threads > 1)
-  {
+  in_parts(threads, outer * portions * strips, [&](int64_t from_piece, int64_t to_piece) {
     Block b(by_zero);
     if (!as_they_lie_) begin(frame, b, kBlock);
     alignas(64) float sums[kColumns];
     alignas(64) Total shared[FusedKernel::kMaxReductions * kBlock];
-#pragma omp for schedule(static)
-    for (int64_t w = 0; w < outer * portions * strips; ++w) {
+    for (int64_t w = from_piece; w < to_piece; ++w) {
       const int64_t strip = w % strips, p = w / strips % portions, o = w / strips / portions;
       const int64_t column = strip * at_once, first = p * portion;
       const int64_t rows = std::min(length, first + portion) - first;
@@ -669,7 +645,7 @@ void FusedStep::columns(const Frame& frame, std::atomic<bool>& by_zero, int64_t 
           reductions_[k].f.combine(of(o, p, k), totals(k) + j * inner, inner);
       }
     }
-  }
+  });
   const bool one_loop = last_ + 1 == loops_.size();
   for (int64_t o = 0; o < outer; ++o) {
     for (size_t k = 0; k < count; ++k) {

@@ -1,7 +1,5 @@
 #include "gemm.h"
 
-#include <omp.h>
-
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
@@ -10,6 +8,7 @@
 #include "floats.h"
 #include "products.h"
 #include "rows.h"
+#include "team.h"
 
 namespace lazyt::onednn {
 namespace {
@@ -105,40 +104,39 @@ void run(const Gemm& g, int threads, Multiply<T> multiply, std::byte* scratch) {
   const T alpha = is_float ? static_cast<T>(g.alpha) : static_cast<T>(g.int_alpha);
   const T beta = is_float ? static_cast<T>(g.beta) : static_cast<T>(g.int_beta);
   const bool begun = beta != 0 || g.k == 0;  // c holds what products are added to
-#pragma omp parallel for collapse(3) num_threads(threads) if (threads > 1)
-  for (int64_t batch = 0; batch < g.batch; ++batch) {
-    for (int64_t block = 0; block < row_blocks; ++block) {
-      for (int64_t share = 0; share < all; ++share) {
-        alignas(64) T panel[kDepth * columns];
-        T* packed = packs ? reinterpret_cast<T*>(scratch) + omp_get_thread_num() * kDepth * kBlock : nullptr;
-        const int64_t i0 = block * kBlock, rows = std::min(kBlock, g.m - i0);
-        const int64_t first = panels * share / all * columns, last = std::min(g.n, panels * (share + 1) / all * columns);
-        for (int64_t k0 = 0; k0 < std::max<int64_t>(1, g.k); k0 += kDepth) {
-          const int64_t depth = std::min(kDepth, g.k - k0);
-          const T* left = element<T>(g.a, batch, i0, k0);
-          if (packs) pack_rows(g.a, left, rows, depth, packed);
-          for (int64_t j0 = first; j0 < last; j0 += columns) {
-            const int64_t width = std::min(columns, last - j0);
-            T* c = static_cast<T*>(g.c) + (batch * g.m + i0) * g.n + j0;
-            if (begun && k0 == 0) begin(g, beta, element<T>(g.addend, batch, i0, j0), c, rows, width);
-            if (depth == 0) continue;
-            pack_panel(g.b, element<T>(g.b, batch, k0, j0), depth, width, panel);
-            const bool accumulate = begun || k0 > 0;
-            if (packs) {
-              for (int64_t i = 0; i < rows; i += kTall) {
-                const int64_t some = std::min(kTall, rows - i);
-                multiply.turned(some, width, depth, alpha, packed + i * depth, some, panel, c + i * g.n, g.n, accumulate);
-              }
-            } else if (is_turned) {
-              multiply.turned(rows, width, depth, alpha, left, g.a.column_stride, panel, c, g.n, accumulate);
-            } else {
-              multiply.plain(rows, width, depth, alpha, left, g.a.row_stride, panel, c, g.n, accumulate);
+  with_team(threads, [&](const Team& team) {
+    alignas(64) T panel[kDepth * columns];
+    T* packed = packs ? reinterpret_cast<T*>(scratch) + team.rank * kDepth * kBlock : nullptr;
+    const int64_t work = g.batch * row_blocks * all;
+    for (int64_t w = team.begin(work); w < team.end(work); ++w) {
+      const int64_t share = w % all, block = w / all % row_blocks, batch = w / all / row_blocks;
+      const int64_t i0 = block * kBlock, rows = std::min(kBlock, g.m - i0);
+      const int64_t first = panels * share / all * columns, last = std::min(g.n, panels * (share + 1) / all * columns);
+      for (int64_t k0 = 0; k0 < std::max<int64_t>(1, g.k); k0 += kDepth) {
+        const int64_t depth = std::min(kDepth, g.k - k0);
+        const T* left = element<T>(g.a, batch, i0, k0);
+        if (packs) pack_rows(g.a, left, rows, depth, packed);
+        for (int64_t j0 = first; j0 < last; j0 += columns) {
+          const int64_t width = std::min(columns, last - j0);
+          T* c = static_cast<T*>(g.c) + (batch * g.m + i0) * g.n + j0;
+          if (begun && k0 == 0) begin(g, beta, element<T>(g.addend, batch, i0, j0), c, rows, width);
+          if (depth == 0) continue;
+          pack_panel(g.b, element<T>(g.b, batch, k0, j0), depth, width, panel);
+          const bool accumulate = begun || k0 > 0;
+          if (packs) {
+            for (int64_t i = 0; i < rows; i += kTall) {
+              const int64_t some = std::min(kTall, rows - i);
+              multiply.turned(some, width, depth, alpha, packed + i * depth, some, panel, c + i * g.n, g.n, accumulate);
             }
+          } else if (is_turned) {
+            multiply.turned(rows, width, depth, alpha, left, g.a.column_stride, panel, c, g.n, accumulate);
+          } else {
+            multiply.plain(rows, width, depth, alpha, left, g.a.row_stride, panel, c, g.n, accumulate);
           }
         }
       }
     }
-  }
+  });
 }
 
 // ---- One row or column
@@ -221,9 +219,8 @@ void run(const Gemv& g, int threads, Dots dots_of, Columns columns_of, const Vec
   const int64_t size = threads == 1 ? kRun : std::max<int64_t>(pieces(pieces(g.m, rounds * threads), 16), 1) * 16;
   const T* x = static_cast<const T*>(g.x);
   const T* bias = static_cast<const T*>(g.bias);
-#pragma omp parallel for num_threads(threads) if (threads > 1 && g.m * g.k > 1 << 16)
-  for (int64_t i0 = 0; i0 < g.m; i0 += size) {
-    const int64_t rows = std::min(size, g.m - i0);
+  for_each(g.m * g.k > 1 << 16 ? threads : 1, pieces(g.m, size), [&](int64_t piece) {
+    const int64_t i0 = piece * size, rows = std::min(size, g.m - i0);
     alignas(64) Sum<T> all[kMaxVectors * kRun];
     const T* a = static_cast<const T*>(g.a) + i0 * g.row_stride;
     if (vectors.count > 1) {
@@ -240,7 +237,7 @@ void run(const Gemv& g, int threads, Dots dots_of, Columns columns_of, const Vec
       const T* added = bias ? bias + r * vectors.bias_stride + i0 * g.bias_stride : nullptr;
       for (int64_t i = 0; i < rows; ++i) y[i] = static_cast<T>(added ? sums[i] + static_cast<Sum<T>>(added[i * g.bias_stride]) : sums[i]);
     }
-  }
+  });
 }
 
 }  // namespace

@@ -1,7 +1,5 @@
 #include "packed_gemm.h"
 
-#include <omp.h>
-
 #include <algorithm>
 #include <cstring>
 #include <string_view>
@@ -177,13 +175,11 @@ void packed_gemm(const Gemm& g, const float* right, int threads, std::byte* scra
   // Small products one thread each, else all threads at one.
   const bool together = g.batch < threads;
   const Shape shape(g.n, g.k);
-#pragma omp parallel num_threads(threads) if (threads > 1)
-  {
-    const int rank = omp_get_thread_num(), size = omp_get_num_threads();
-    const Team team = together ? Team{rank, size} : Team{0, 1};
-    float* own = reinterpret_cast<float*>(scratch) + (together ? 0 : rank * (shape.right + shape.left));
-    for (int64_t batch = together ? 0 : rank; batch < g.batch; batch += together ? 1 : size) multiply(g, batch, right, team, own);
-  }
+  with_team(threads, [&](const Team& all) {
+    const Team team = together ? all : Team{0, 1};
+    float* own = reinterpret_cast<float*>(scratch) + (together ? 0 : all.rank * (shape.right + shape.left));
+    for (int64_t batch = together ? 0 : all.rank; batch < g.batch; batch += together ? 1 : all.size) multiply(g, batch, right, team, own);
+  });
 }
 
 }  // namespace lazyt::onednn

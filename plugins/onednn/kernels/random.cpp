@@ -4,6 +4,7 @@
 #include <numbers>
 
 #include "../ops.h"
+#include "team.h"
 #include "vm.h"
 
 namespace lazyt::onednn {
@@ -29,14 +30,13 @@ void draw(const Frame& frame, const Number& seed, const Number& offset, int64_t 
           Body&& body) {
   const auto s = static_cast<uint64_t>(frame.as_int(seed)), o = static_cast<uint64_t>(frame.as_int(offset));
   const int64_t runs = (count + kRun - 1) / kRun;
-#pragma omp parallel for num_threads(frame.threads) if (frame.threads > 1 && runs > 32) schedule(static)
-  for (int64_t r = 0; r < runs; ++r) {
+  for_each(runs > 32 ? frame.threads : 1, runs, [&](int64_t r) {
     alignas(64) uint32_t words[2 * kRun];
     const int64_t first = r * kRun;
     vm::table().philox(s, o + static_cast<uint64_t>(first * per_element / 4), words,
                        static_cast<int>(kRun) * per_element);
     body(first, std::min(kRun, count - first), static_cast<const uint32_t*>(words));
-  }
+  });
 }
 
 void uniform(Builder& b, const lazyt_node_t& node) {

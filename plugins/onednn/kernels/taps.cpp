@@ -1,7 +1,5 @@
 #include "taps.h"
 
-#include <omp.h>
-
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -22,7 +20,7 @@ struct PerThread {
   int threads;
   uint64_t bytes;
 
-  std::byte* mine(const Frame& frame) const { return address(frame, tensor) + static_cast<uint64_t>(omp_get_thread_num()) * bytes; }
+  std::byte* of(int thread, const Frame& frame) const { return address(frame, tensor) + static_cast<uint64_t>(thread) * bytes; }
 };
 
 PerThread per_thread(Builder& b, uint64_t bytes) {
@@ -285,22 +283,21 @@ void for_each_line(const Taps& taps, int32_t first, int32_t last, int64_t row, C
   }
 }
 
-// Calls f(volume, d, h, first) for every row of results, in parallel; first: the thread made no row before this one.
+// Calls f(thread, volume, d, h, first) for every row of results, in parallel; first: the thread made no row before this one.
 template <class F>
 void for_each_row(int threads, int64_t outer, const Axes& axes, int64_t work_per_row, F&& f) {
   const int64_t depth = axes[0].outputs(), height = axes[1].outputs(), rows = outer * depth * height;
   const int used = rows * work_per_row > 1 << 15 ? static_cast<int>(std::min<int64_t>(threads, rows)) : 1;
-#pragma omp parallel for num_threads(used) if (used > 1) schedule(static, 1)
-  for (int t = 0; t < used; ++t) {
-    const int64_t begin = rows * t / used, end = rows * (t + 1) / used;
+  with_team(used, [&](const Team& team) {
+    const int64_t begin = team.begin(rows), end = team.end(rows);
     int64_t n = begin / height / depth, d = begin / height % depth, h = begin % height;
     for (int64_t r = begin; r < end; ++r) {
-      f(n, d, h, r == begin);
+      f(team.rank, n, d, h, r == begin);
       if (++h < height) continue;
       h = 0;
       if (++d == depth) d = 0, ++n;
     }
-  }
+  });
 }
 // Whether result o of an axis is made as result o - 1 is.
 bool repeats(const Taps& t, int64_t o) {
@@ -405,7 +402,7 @@ void add_picks(Builder& b, const char* name, const Volumes& x, const Volumes& y,
       const PickedRows<T> rows{frame.at<T>(x.tensor), frame.at<T>(y.tensor), ad.index.data(), ah.index.data(), columns.index.data(), ad.inputs, ah.inputs,
                                axes[2].outputs(), inner, row, columns.first, columns.last, columns.from};
       for_each_row(frame.threads, outer, axes, axes[2].outputs() * inner,
-                   [rows, depth = ad.outputs(), height = ah.outputs()](int64_t n, int64_t d, int64_t h, bool) { rows((n * depth + d) * height + h, n, d, h); });
+                   [rows, depth = ad.outputs(), height = ah.outputs()](int, int64_t n, int64_t d, int64_t h, bool) { rows((n * depth + d) * height + h, n, d, h); });
     });
   });
 }
@@ -432,13 +429,13 @@ void add_resample(Builder& b, const char* name, const Volumes& x, const Volumes&
       T* to = frame.at<T>(y.tensor);
       const Taps &ad = axes[0], &ah = axes[1], &aw = axes[2];
       const RowKernels<T>& kernels = lazyt::onednn::rows().of<T>();
-      for_each_row(std::min(frame.threads, rows.threads), outer, axes, row + made, [&](int64_t n, int64_t d, int64_t h, bool first) {
+      for_each_row(std::min(frame.threads, rows.threads), outer, axes, row + made, [&](int thread, int64_t n, int64_t d, int64_t h, bool first) {
         T* out = to + ((n * ad.outputs() + d) * ah.outputs() + h) * made;
         if (!first && repeats(ah, h)) {
           std::copy_n(out - made, made, out);
           return;
         }
-        C* sums = reinterpret_cast<C*>(rows.mine(frame));
+        C* sums = reinterpret_cast<C*>(rows.of(thread, frame));
         C* results = sums + row + 1;
         const int64_t taps = (ad.begin[d + 1] - ad.begin[d]) * (ah.begin[h + 1] - ah.begin[h]);
         auto line = [&](int32_t i, int32_t j) { return from + ((n * ad.inputs + ad.index[i]) * ah.inputs + ah.index[j]) * row; };
@@ -485,8 +482,8 @@ void add_max_pool(Builder& b, const Volumes& x, const Volumes& y, const Volumes&
       T* to = frame.at<T>(y.tensor);
       auto* named = frame.at<int64_t>(index.tensor);
       const Taps &ad = axes[0], &ah = axes[1], &aw = axes[2];
-      for_each_row(std::min(frame.threads, rows.threads), outer, axes, row, [&](int64_t n, int64_t d, int64_t h, bool) {
-        auto* best = reinterpret_cast<Compute<T>*>(rows.mine(frame));
+      for_each_row(std::min(frame.threads, rows.threads), outer, axes, row, [&](int thread, int64_t n, int64_t d, int64_t h, bool) {
+        auto* best = reinterpret_cast<Compute<T>*>(rows.of(thread, frame));
         auto* which = reinterpret_cast<int32_t*>(best + row);
         auto* converted = reinterpret_cast<Compute<T>*>(which + row);
         bool first = true;
@@ -531,33 +528,34 @@ void add_scattered(Builder& b, const Volumes& y, const Volumes& index, const Vol
       T* to = frame.at<T>(x.tensor);
       const auto is_inside = [&](int64_t at) { return static_cast<uint64_t>(at) < static_cast<uint64_t>(to_plane); };
       const int threads = std::min(frame.threads, sums_of.threads);
-#pragma omp parallel for num_threads(threads) if (threads > 1 && outer * to_plane > 65536) schedule(static)
-      for (int64_t n = 0; n < outer; ++n) {
-        T* plane = to + n * to_plane;
-        const int64_t begin = n * from_plane, end = begin + from_plane;
-        if (std::is_same_v<T, C> || apart) {
-          std::memset(plane, 0, static_cast<size_t>(to_plane) * sizeof(T));
-          for (int64_t k = begin; k < end; ++k) {
-            if (!is_inside(named[k])) continue;
-            T& sum = plane[named[k]];
-            if constexpr (std::is_same_v<T, C>)
-              sum += from[k];
-            else
-              sum = sum.bits == 0 ? from[k] : narrow<T>(widen(sum) + widen(from[k]));
+      with_team(outer * to_plane > 65536 ? threads : 1, [&](const Team& team) {
+        for (int64_t n = team.begin(outer); n < team.end(outer); ++n) {
+          T* plane = to + n * to_plane;
+          const int64_t begin = n * from_plane, end = begin + from_plane;
+          if (std::is_same_v<T, C> || apart) {
+            std::memset(plane, 0, static_cast<size_t>(to_plane) * sizeof(T));
+            for (int64_t k = begin; k < end; ++k) {
+              if (!is_inside(named[k])) continue;
+              T& sum = plane[named[k]];
+              if constexpr (std::is_same_v<T, C>)
+                sum += from[k];
+              else
+                sum = sum.bits == 0 ? from[k] : narrow<T>(widen(sum) + widen(from[k]));
+            }
+            continue;
           }
-          continue;
+          C* sums = reinterpret_cast<C*>(sums_of.of(team.rank, frame));
+          std::fill_n(sums, to_plane, C(0));
+          C chunk[kChunk];  // converted by vectors
+          for (int64_t k = begin, some; k < end; k += some) {
+            some = std::min(kChunk, end - k);
+            rows().of<T>().load(chunk, from + k, some);
+            for (int64_t i = 0; i < some; ++i)
+              if (is_inside(named[k + i])) sums[named[k + i]] += chunk[i];
+          }
+          rows().of<T>().store(plane, sums, to_plane);
         }
-        C* sums = reinterpret_cast<C*>(sums_of.mine(frame));
-        std::fill_n(sums, to_plane, C(0));
-        C chunk[kChunk];  // converted by vectors
-        for (int64_t k = begin, some; k < end; k += some) {
-          some = std::min(kChunk, end - k);
-          rows().of<T>().load(chunk, from + k, some);
-          for (int64_t i = 0; i < some; ++i)
-            if (is_inside(named[k + i])) sums[named[k + i]] += chunk[i];
-        }
-        rows().of<T>().store(plane, sums, to_plane);
-      }
+      });
     });
   });
 }
@@ -576,8 +574,8 @@ void add_max_pool_backward(Builder& b, const Volumes& y, const Volumes& index, c
       const auto* named = frame.at<int64_t>(index.tensor);
       T* to = frame.at<T>(x.tensor);
       const Taps &bd = back[0], &bh = back[1], &bw = back[2];
-      for_each_row(std::min(frame.threads, rows.threads), outer, back, row, [&](int64_t n, int64_t d, int64_t h, bool) {
-        auto* sums = reinterpret_cast<Compute<T>*>(rows.mine(frame));
+      for_each_row(std::min(frame.threads, rows.threads), outer, back, row, [&](int thread, int64_t n, int64_t d, int64_t h, bool) {
+        auto* sums = reinterpret_cast<Compute<T>*>(rows.of(thread, frame));
         std::fill_n(sums, row, Compute<T>(0));
         const int64_t base = (d * bh.outputs() + h) * bw.outputs();
         for (int32_t i = bd.begin[d]; i < bd.begin[d + 1]; ++i) {

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "products.h"
+#include "team.h"
 
 namespace lazyt::onednn {
 namespace {
@@ -63,9 +64,7 @@ void run(const Frame& frame, const Plan& p, const Tensor& from, const Tensor& to
   T* dst = frame.at<T>(to);
   const int64_t down = (p.rows + kTile - 1) / kTile, across = (p.columns + kTile - 1) / kTile;
   const int64_t outer = toolkit::count_of(p.outer), work = outer * down * across;
-  const bool parallel = frame.threads > 1 && work * kTile * kTile > kGrain;
-#pragma omp parallel for num_threads(frame.threads) if (parallel) schedule(static)
-  for (int64_t w = 0; w < work; ++w) {
+  for_each(work * kTile * kTile > kGrain ? frame.threads : 1, work, [&](int64_t w) {
     const int64_t c = w % across * kTile, r = w / across % down * kTile;
     int64_t o = w / across / down, s = 0, d = 0;
     for (size_t i = p.outer.size(); i-- > 0;) {
@@ -75,7 +74,7 @@ void run(const Frame& frame, const Plan& p, const Tensor& from, const Tensor& to
     }
     tile(src + s + r + c * p.src_step, dst + d + r * p.dst_step + c, std::min(kTile, p.rows - r),
          std::min(kTile, p.columns - c), p.src_step, p.dst_step);
-  }
+  });
 }
 
 }  // namespace

@@ -93,6 +93,10 @@ def attended(q, k, v, **options):
 
 TILES = {
     "more than a tile, whole packs": (torch.float32, (1, 2, 70, 64), 70, 64, {"is_causal": True}),
+    "more queries than keys, causal": (torch.float32, (1, 2, 70, 16), 45, 16, {"is_causal": True}),
+    "fewer queries than keys, causal": (torch.float32, (1, 2, 45, 16), 70, 24, {"is_causal": True}),
+    "more keys than a tile, causal": (torch.float32, (1, 3, 301, 16), 290, 16, {"is_causal": True}),
+    "doubles, causal": (torch.float64, (2, 2, 71, 18), 71, 18, {"is_causal": True}),
     "no whole packs": (torch.float32, (1, 1, 37, 10), 41, 10, {}),
     "one element": (torch.float32, (2, 1, 5, 1), 3, 1, {}),
     "wide heads": (torch.float32, (1, 1, 19, 200), 33, 200, {}),

@@ -7,6 +7,7 @@
 
 #include "amx.h"
 #include "elements.h"
+#include "prefetch.h"
 #include "products.h"
 #include "rows.h"
 
@@ -14,6 +15,7 @@ namespace lazyt::onednn {
 namespace {
 
 constexpr int64_t kQueries = 32, kKeys = 256;  // of a tile
+constexpr int64_t kRowsOfTile = 8;             // whose ends are looked at together, of a causal tile
 constexpr int64_t kFewQueries = 8;             // below it keys and values are read as they lie: packing them would read them twice
 
 // Where the arguments of a variant are; 0 = none.
@@ -115,6 +117,8 @@ struct Problem {
     return out;
   }
   static int64_t row(const Tensor& t) { return t.strides()[t.dims().size() - 2]; }
+  // Keys from j0 on, of n, that the first query of a tile sees; each one behind it sees one more.
+  int64_t seen_by(int64_t query, int64_t j0, int64_t n) const { return causal ? std::min(n, query + 1 - j0) : n; }
   // Keys that some query of a tile sees.
   int64_t keys_of(int64_t last_query) const { return causal ? std::min(s, last_query) : s; }
 
@@ -140,6 +144,13 @@ struct Problem {
   }
 };
 
+// Rows of a tile or panel that is read next, where they do not lie one behind the other: no CPU foresees those of one head among others.
+template <class C>
+void prefetch_rows(const C* rows, int64_t row, int64_t count, int64_t columns) {
+  if (row == columns) return;
+  for (int64_t i = 0; i < count; ++i) prefetch_row(rows + i * row, static_cast<size_t>(columns) * sizeof(C));
+}
+
 int64_t padded(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
 // Matrices as gemm reads them: panel by panel. `stride`: elements of a panel.
@@ -164,6 +175,7 @@ template <class C>
 void pack_turned(C* out, const C* in, int64_t in_row, int64_t rows, int64_t columns) {
   for (int64_t i = 0; i < rows; i += kPanel<C>, out += columns * kPanel<C>) {
     const int64_t width = std::min(kPanel<C>, rows - i);
+    if (i + width < rows) prefetch_rows(in + (i + width) * in_row, in_row, std::min(kPanel<C>, rows - i - width), columns);
     if (width < kPanel<C>) std::fill(out, out + columns * kPanel<C>, C(0));
     transpose(out, kPanel<C>, in + i * in_row, in_row, width, columns);
   }
@@ -175,44 +187,47 @@ void multiply(int64_t m, int64_t n, int64_t k, C alpha, const C* a, int64_t lda,
   for (int64_t j = 0; j < n; j += kPanel<C>)
     gemm(m, std::min(kPanel<C>, n - j), k, alpha, a, lda, b.data + j / kPanel<C> * b.stride, out + j, ldo, accumulate);
 }
-// out[m x n] += a'[m x k] * b[k x n], k <= kQueries
+// The same with alpha 1, where of row i of a all behind the first `seen + i` elements is 0: what a query of a causal tile does not see.
 template <class C>
-void add_outer(int64_t m, int64_t n, int64_t k, const C* a, int64_t lda, const C* b, int64_t ldb, C* out, int64_t ldo) {
+void multiply_seen(int64_t m, int64_t n, int64_t k, int64_t seen, const C* a, int64_t lda, const Panels<C>& b, C* out, int64_t ldo, bool accumulate) {
+  const TileGemm<C> gemm = products().tile<C>().gemm;
+  const int64_t step = seen < k ? kRowsOfTile : m;
+  for (int64_t j = 0; j < n; j += kPanel<C>)
+    for (int64_t i = 0; i < m; i += step) {
+      const int64_t rows = std::min(step, m - i);
+      gemm(rows, std::min(kPanel<C>, n - j), std::min(k, seen + i + rows - 1), C(1), a + i * lda, lda, b.data + j / kPanel<C> * b.stride, out + i * ldo + j, ldo, accumulate);
+    }
+}
+// out[m x n] += a'[m x k] * b[k x n], k <= kQueries; a as above.
+template <class C>
+void add_outer(int64_t m, int64_t n, int64_t k, int64_t seen, const C* a, int64_t lda, const C* b, int64_t ldb, C* out, int64_t ldo) {
   alignas(64) C panel[kQueries * kPanel<C>];
+  const TileGemm<C> gemm = products().tile<C>().gemm_turned;
+  const int64_t all = std::min(m, seen);  // that all of a's k rows see
   for (int64_t j = 0; j < n; j += kPanel<C>) {
     const int64_t width = std::min(kPanel<C>, n - j);
     pack(panel, b + j, ldb, k, width);
-    products().tile<C>().gemm_turned(m, width, k, C(1), a, lda, panel, out + j, ldo, true);
+    if (all > 0) gemm(all, width, k, C(1), a, lda, panel, out + j, ldo, true);
+    for (int64_t i = all; i < m; i += kRowsOfTile) {
+      const int64_t first = i + 1 - seen;  // row of a that sees i
+      gemm(std::min(kRowsOfTile, m - i), width, k - first, C(1), a + first * lda + i, lda, panel + first * kPanel<C>, out + i * ldo + j, ldo, true);
+    }
   }
 }
 
-// Keys and values of all key heads in panels. A matrix of a head: keys to multiply queries with (e x s), values that are multiplied
-// by weights (s x ev), and for the gradients values to multiply theirs with (ev x s) and keys multiplied by theirs (s x e).
+// A matrix of one key head in panels, so many elements behind the beginning of a thread's scratch: keys to multiply queries with (e x s),
+// values that are multiplied by weights (s x ev), and for the gradients values to multiply theirs with (ev x s) and keys multiplied by
+// theirs (s x e). Packed when a thread comes to the head, they stay in its second-level cache.
 template <class C>
 struct Packed {
-  Place all;  // [key head][elements of a matrix]
-  int64_t stride, elements;
+  int64_t begin, stride, end;
 
-  Packed(Builder& b, const Problem& p, int64_t rows, int64_t columns)
-      : all(Place(b.scratch(p.q.dtype, {p.head_count() / p.ratio, panel_elements<C>(rows, columns)}))), stride(rows * kPanel<C>), elements(panel_elements<C>(rows, columns)) {}
+  Packed(int64_t at, int64_t rows, int64_t columns) : begin(at), stride(rows * kPanel<C>), end(at + panel_elements<C>(rows, columns)) {}
 
-  C* begin(const Frame& frame, int64_t key_head) const { return frame.at<C>(all) + key_head * elements; }
   // From a row on, or from a column that begins a panel.
-  Panels<C> from_row(const Frame& frame, int64_t key_head, int64_t row) const { return {begin(frame, key_head) + row * kPanel<C>, stride}; }
-  Panels<C> from_column(const Frame& frame, int64_t key_head, int64_t column) const {
-    return {begin(frame, key_head) + column / kPanel<C> * stride, stride};
-  }
+  Panels<C> from_row(const C* scratch, int64_t row) const { return {scratch + begin + row * kPanel<C>, stride}; }
+  Panels<C> from_column(const C* scratch, int64_t column) const { return {scratch + begin + column / kPanel<C> * stride, stride}; }
 };
-
-// pack(key head, its keys, its values)
-template <class C, class F>
-void pack_heads(const Frame& frame, const Problem& p, F pack) {
-  const int64_t key_heads = p.head_count() / p.ratio;
-  parallel(frame, key_heads, key_heads * p.s * (p.e + p.ev) * 4, [&](int64_t begin, int64_t end) {
-    for (int64_t h = begin; h < end; ++h)
-      pack(h, frame.at<C>(p.k) + p.offset(p.k, h * p.ratio, true), frame.at<C>(p.v) + p.offset(p.v, h * p.ratio, true));
-  });
-}
 
 template <class F>
 void with_compute(lazyt_dtype_t dtype, F&& f) {
@@ -327,26 +342,30 @@ void add_forward(Builder& b, const lazyt_node_t& node, const Signature& at, bool
   with_compute(p.q.dtype, [&](auto tag) {
     using C = typename decltype(tag)::type;
     const bool few = p.l < kFewQueries;
-    const Packed<C> keys(b, p, few ? 0 : p.e, p.s), values(b, p, few ? 0 : p.s, p.ev);
-    b.add("attention", p.reads(), {out.storage, sums.storage, keys.all.storage, values.all.storage},
+    const Packed<C> keys(0, few ? 0 : p.e, p.s), values(keys.end, few ? 0 : p.s, p.ev);
+    const PerThread packed = per_thread(b, static_cast<uint64_t>(values.end) * sizeof(C));
+    b.add("attention", p.reads(), {out.storage, sums.storage, packed.tensor.storage},
           [=, sums = Place(sums)](const Frame& frame) {
             const TileKernels<C>& tile = products().tile<C>();
             C *y = frame.at<C>(out), *lse = frame.at<C>(sums);
             const C alpha = static_cast<C>(p.factor(frame));
-            if (!few)
-              pack_heads<C>(frame, p, [&](int64_t head, const C* k, const C* v) {
-                pack_turned(keys.begin(frame, head), k, Problem::row(p.k), p.s, p.e);
-                pack(values.begin(frame, head), v, Problem::row(p.v), p.s, p.ev);
-              });
             const int64_t tiles = (p.l + kQueries - 1) / kQueries;
-            parallel(frame, heads * tiles, heads * p.l * p.s * p.e, [&](int64_t begin, int64_t end) {
+            parallel(frame, packed, heads * tiles, heads * p.l * p.s * p.e, [&](std::byte* own, int64_t begin, int64_t end) {
+              C* const scratch = reinterpret_cast<C*>(own);
               alignas(64) C x[kQueries * kKeys];
+              int64_t packed_head = -1;
               for (int64_t t = begin; t < end; ++t) {
                 const int64_t head = t / tiles, i0 = t % tiles * kQueries, count = std::min(kQueries, p.l - i0);
                 const C* q = frame.at<C>(p.q) + p.offset(p.q, head, false) + i0 * Problem::row(p.q);
                 const C *k = frame.at<C>(p.k) + p.offset(p.k, head, true), *v = frame.at<C>(p.v) + p.offset(p.v, head, true);
+                if (!few && packed_head != head / p.ratio) {
+                  packed_head = head / p.ratio;
+                  pack_turned(scratch + keys.begin, k, Problem::row(p.k), p.s, p.e);
+                  pack(scratch + values.begin, v, Problem::row(p.v), p.s, p.ev);
+                }
                 const int64_t o_row = Problem::row(out);
                 C* o = y + p.offset(out, head, false) + i0 * o_row;
+                if (const int64_t next = i0 + kQueries; next < p.l) prefetch_rows(q + kQueries * Problem::row(p.q), Problem::row(p.q), std::min(kQueries, p.l - next), p.e);
                 C top[kQueries], sum[kQueries];
                 std::fill(top, top + kQueries, -std::numeric_limits<C>::infinity());
                 std::fill(sum, sum + kQueries, C(0));
@@ -361,7 +380,7 @@ void add_forward(Builder& b, const lazyt_node_t& node, const Signature& at, bool
                       tile.scale(x + i * kKeys, n, alpha);
                     }
                   else
-                    multiply(count, n, p.e, alpha, q, Problem::row(p.q), keys.from_column(frame, head / p.ratio, j0), x, kKeys, false);
+                    multiply(count, n, p.e, alpha, q, Problem::row(p.q), keys.from_column(scratch, j0), x, kKeys, false);
                   p.put_mask(frame, x, kKeys, head, i0, count, j0, n);
                   for (int64_t i = 0; i < count; ++i) {
                     const C shrinks = tile.online_softmax(x + i * kKeys, n, top + i, sum + i);
@@ -372,7 +391,7 @@ void add_forward(Builder& b, const lazyt_node_t& node, const Signature& at, bool
                       for (int64_t i = 0; i < count; ++i)
                         rows().of<C>().add_scaled(o + i * o_row, v + (j0 + j) * Problem::row(p.v), p.ev, x[i * kKeys + j]);
                   else
-                    multiply(count, p.ev, n, C(1), x, kKeys, values.from_row(frame, head / p.ratio, j0), o, o_row, j0 > 0);
+                    multiply_seen(count, p.ev, n, p.seen_by(i0, j0, n), x, kKeys, values.from_row(scratch, j0), o, o_row, j0 > 0);
                 }
                 for (int64_t i = 0; i < count; ++i) {
                   tile.scale(o + i * o_row, p.ev, sum[i] == C(0) ? C(0) : C(1) / sum[i]);  // all keys masked: zeros
@@ -499,23 +518,24 @@ void lower_flash_backward(Builder& b, const lazyt_node_t& node) {
   const int64_t key_heads = p.head_count() / p.ratio;
   with_compute(dtype, [&](auto tag) {
     using C = typename decltype(tag)::type;
-    const Packed<C> keys(b, p, p.e, p.s), values(b, p, p.ev, p.s), key_rows(b, p, p.s, p.e);
+    const Packed<C> keys(0, p.e, p.s), values(keys.end, p.ev, p.s), key_rows(values.end, p.s, p.e);
+    const PerThread packed = per_thread(b, static_cast<uint64_t>(key_rows.end) * sizeof(C));
     b.add("attention_backward",
           p.reads({grad.storage, out.storage, sums.storage}),
-          {gq.storage, gk.storage, gv.storage, keys.all.storage, values.all.storage, key_rows.all.storage}, [=](const Frame& frame) {
+          {gq.storage, gk.storage, gv.storage, packed.tensor.storage}, [=](const Frame& frame) {
             const TileKernels<C>& tile = products().tile<C>();
             const C alpha = static_cast<C>(p.factor(frame));
-            pack_heads<C>(frame, p, [&](int64_t head, const C* k, const C* v) {
-              pack_turned(keys.begin(frame, head), k, Problem::row(p.k), p.s, p.e);
-              pack_turned(values.begin(frame, head), v, Problem::row(p.v), p.s, p.ev);
-              pack(key_rows.begin(frame, head), k, Problem::row(p.k), p.s, p.e);
-            });
             // A key head with all its query heads is one thread's: nothing is added up across threads.
-            parallel(frame, key_heads, p.head_count() * p.l * p.s * p.e, [&](int64_t begin, int64_t end) {
+            parallel(frame, packed, key_heads, p.head_count() * p.l * p.s * p.e, [&](std::byte* own, int64_t begin, int64_t end) {
+              C* const scratch = reinterpret_cast<C*>(own);
               alignas(64) C x[kQueries * kKeys], d[kQueries * kKeys];
               for (int64_t kh = begin; kh < end; ++kh) {
                 const int64_t g_row = Problem::row(grad), o_row = Problem::row(out), dq_row = Problem::row(gq), dk_row = Problem::row(gk), dv_row = Problem::row(gv);
                 C *dk = frame.at<C>(gk) + p.offset(gk, kh * p.ratio, true), *dv = frame.at<C>(gv) + p.offset(gv, kh * p.ratio, true);
+                const C *k = frame.at<C>(p.k) + p.offset(p.k, kh * p.ratio, true), *v = frame.at<C>(p.v) + p.offset(p.v, kh * p.ratio, true);
+                pack_turned(scratch + keys.begin, k, Problem::row(p.k), p.s, p.e);
+                pack_turned(scratch + values.begin, v, Problem::row(p.v), p.s, p.ev);
+                pack(scratch + key_rows.begin, k, Problem::row(p.k), p.s, p.e);
                 for (int64_t j = 0; j < p.s; ++j) {
                   std::fill(dk + j * dk_row, dk + j * dk_row + p.e, C(0));
                   std::fill(dv + j * dv_row, dv + j * dv_row + p.ev, C(0));
@@ -523,15 +543,21 @@ void lower_flash_backward(Builder& b, const lazyt_node_t& node) {
                 for (int64_t head = kh * p.ratio; head < (kh + 1) * p.ratio; ++head) {
                   const C* lse = frame.at<C>(sums) + head * p.l;
                   for (int64_t i0 = 0; i0 < p.l; i0 += kQueries) {
-                    const int64_t count = std::min(kQueries, p.l - i0), seen = p.keys_of(i0 + count);
+                    const int64_t count = std::min(kQueries, p.l - i0), keys_seen = p.keys_of(i0 + count);
                     const C* q = frame.at<C>(p.q) + p.offset(p.q, head, false) + i0 * Problem::row(p.q);
                     const C *g = frame.at<C>(grad) + p.offset(grad, head, false) + i0 * g_row, *o = frame.at<C>(out) + p.offset(out, head, false) + i0 * o_row;
                     C* dq = frame.at<C>(gq) + p.offset(gq, head, false) + i0 * dq_row;
+                    if (const int64_t next = i0 + kQueries; next < p.l) {
+                      const int64_t rows = std::min(kQueries, p.l - next);
+                      prefetch_rows(q + kQueries * Problem::row(p.q), Problem::row(p.q), rows, p.e);
+                      prefetch_rows(g + kQueries * g_row, g_row, rows, p.ev);
+                      prefetch_rows(o + kQueries * o_row, o_row, rows, p.ev);
+                    }
                     C delta[kQueries];
                     for (int64_t i = 0; i < count; ++i) delta[i] = tile.dot(g + i * g_row, o + i * o_row, p.ev);
-                    for (int64_t j0 = 0; j0 < seen; j0 += kKeys) {
-                      const int64_t n = std::min(kKeys, seen - j0);
-                      multiply(count, n, p.e, alpha, q, Problem::row(p.q), keys.from_column(frame, kh, j0), x, kKeys, false);
+                    for (int64_t j0 = 0; j0 < keys_seen; j0 += kKeys) {
+                      const int64_t n = std::min(kKeys, keys_seen - j0), seen = p.seen_by(i0, j0, n);
+                      multiply(count, n, p.e, alpha, q, Problem::row(p.q), keys.from_column(scratch, j0), x, kKeys, false);
                       p.put_mask(frame, x, kKeys, head, i0, count, j0, n);
                       for (int64_t i = 0; i < count; ++i) {
                         // A row whose keys are all masked has no weights.
@@ -540,11 +566,11 @@ void lower_flash_backward(Builder& b, const lazyt_node_t& node) {
                         else
                           tile.exp_minus(x + i * kKeys, n, lse[i0 + i]);
                       }
-                      add_outer(n, p.ev, count, x, kKeys, g, g_row, dv + j0 * dv_row, dv_row);
-                      multiply(count, n, p.ev, C(1), g, g_row, values.from_column(frame, kh, j0), d, kKeys, false);
+                      add_outer(n, p.ev, count, seen, x, kKeys, g, g_row, dv + j0 * dv_row, dv_row);
+                      multiply(count, n, p.ev, C(1), g, g_row, values.from_column(scratch, j0), d, kKeys, false);
                       for (int64_t i = 0; i < count; ++i) tile.softmax_grad(d + i * kKeys, x + i * kKeys, n, delta[i], alpha);
-                      multiply(count, p.e, n, C(1), d, kKeys, key_rows.from_row(frame, kh, j0), dq, dq_row, j0 > 0);
-                      add_outer(n, p.e, count, d, kKeys, q, Problem::row(p.q), dk + j0 * dk_row, dk_row);
+                      multiply_seen(count, p.e, n, seen, d, kKeys, key_rows.from_row(scratch, j0), dq, dq_row, j0 > 0);
+                      add_outer(n, p.e, count, seen, d, kKeys, q, Problem::row(p.q), dk + j0 * dk_row, dk_row);
                     }
                   }
                 }

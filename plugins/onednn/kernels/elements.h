@@ -147,10 +147,32 @@ class Odometer {
 
 // Calls f(begin, end) for parts of [0, n), on the step's threads where `work` (elements touched) is worth it. What f
 // computes for an element must not depend on the part it is in.
+inline constexpr int64_t kWorthIt = 32768;
 template <class F>
 void parallel(const Frame& frame, int64_t n, int64_t work, F f) {
-  constexpr int64_t kWorthIt = 32768;
   if (n > 0) in_parts(work >= kWorthIt ? static_cast<int>(std::min<int64_t>(frame.threads, n)) : 1, n, f);
+}
+
+// Scratch memory of as many threads as there were when the program was compiled; not more will work.
+struct PerThread {
+  Tensor tensor;
+  int threads;
+  uint64_t bytes;
+
+  std::byte* of(int thread, const Frame& frame) const { return frame.at<std::byte>(tensor) + static_cast<uint64_t>(thread) * bytes; }
+};
+
+inline PerThread per_thread(Builder& b, uint64_t bytes) {
+  const int threads = thread_count();
+  const uint64_t each = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  return {b.scratch(LAZYT_DTYPE_UINT8, {static_cast<int64_t>(each) * threads}), threads, each};
+}
+
+// As above, on no more threads than have scratch: f(the thread's, begin, end).
+template <class F>
+void parallel(const Frame& frame, const PerThread& scratch, int64_t n, int64_t work, F f) {
+  const int64_t most = std::min<int64_t>(std::min(frame.threads, scratch.threads), n);
+  with_team(work >= kWorthIt ? static_cast<int>(most) : 1, [&](const Team& team) { f(scratch.of(team.rank, frame), team.begin(n), team.end(n)); });
 }
 
 // ---- lines: an operator along one axis

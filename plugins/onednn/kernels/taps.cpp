@@ -14,21 +14,6 @@
 namespace lazyt::onednn {
 namespace {
 
-// Scratch memory of as many threads as there were when the program was compiled; not more will work.
-struct PerThread {
-  Tensor tensor;
-  int threads;
-  uint64_t bytes;
-
-  std::byte* of(int thread, const Frame& frame) const { return address(frame, tensor) + static_cast<uint64_t>(thread) * bytes; }
-};
-
-PerThread per_thread(Builder& b, uint64_t bytes) {
-  const int threads = thread_count();
-  const uint64_t each = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  return {b.scratch(LAZYT_DTYPE_UINT8, {static_cast<int64_t>(each) * threads}), threads, each};
-}
-
 // ---- One row of results. inner: elements that lie together and are treated alike (channels).
 
 template <class C>

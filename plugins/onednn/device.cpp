@@ -87,6 +87,11 @@ lazyt_status_t* trim(lazyt_device_t* device) {
 
 constexpr uint64_t kHugePage = uint64_t{2} << 20;
 
+// Mapped blocks of middle sizes have the addresses of the largest, so that one becomes another where it lies: moving pages has every
+// CPU forget where they were. An address without a page costs nothing.
+static bool has_room(uint64_t bytes) { return bytes >= SystemMemory::kMapped && SystemMemory::is_middle(bytes); }
+static uint64_t addresses(uint64_t bytes) { return has_room(bytes) ? SystemMemory::kMiddleEnd : whole_pages(bytes); }
+
 // Blocks are mapped, so that they go back to the system when they are given back, and that weights leave no holes among what
 // programs are made of; free() may keep them. Large ones lie on huge pages where the system lends them: a kernel of many
 // operands walks more small pages than the CPU remembers.
@@ -94,7 +99,7 @@ std::byte* SystemMemory::take(uint64_t bytes) {
   if (bytes > physical_bytes()) return nullptr;
   if (bytes < kMapped) return static_cast<std::byte*>(std::aligned_alloc(kAlignment, bytes));
   if (bytes < kHugePage) {
-    void* mapped = mmap(nullptr, whole_pages(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* mapped = mmap(nullptr, addresses(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     return mapped == MAP_FAILED ? nullptr : static_cast<std::byte*>(mapped);
   }
   void* mapped = mmap(nullptr, bytes + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -111,15 +116,16 @@ std::byte* SystemMemory::take(uint64_t bytes) {
 
 // Pages that the block has stay its own: a fresh one costs as much as copying it.
 std::byte* SystemMemory::resize(std::byte* block, uint64_t from, uint64_t to) noexcept {
-  if (from < kMapped || to < kMapped || std::max(from, to) >= kHugePage) return nullptr;
-  void* moved = mremap(block, whole_pages(from), whole_pages(to), MREMAP_MAYMOVE);
-  return moved == MAP_FAILED ? nullptr : static_cast<std::byte*>(moved);
+  if (!has_room(from) || !has_room(to)) return nullptr;
+  const uint64_t kept = whole_pages(to), had = whole_pages(from);
+  if (kept < had) (void)madvise(block + kept, had - kept, MADV_DONTNEED);
+  return block;
 }
 
 void SystemMemory::give(std::byte* block, uint64_t bytes) noexcept {
   if (bytes < kMapped) return std::free(block);
   // A hole too many for the kernel's table of mappings: their memory goes all the same.
-  if (munmap(block, whole_pages(bytes)) != 0) (void)madvise(block, whole_pages(bytes), MADV_DONTNEED);
+  if (munmap(block, addresses(bytes)) != 0) (void)madvise(block, whole_pages(bytes), MADV_DONTNEED);
 }
 
 Memory::Memory(Device& device, uint64_t bytes) : cache_(device.memory.get()), bytes_(bytes) {

@@ -20,7 +20,8 @@ struct SystemMemory {
   static constexpr uint64_t kSpare = uint64_t{8} << 20, kMapped = uint64_t{32} << 10;
   // Keys and values of a growing text are a little longer each time; what steps of training make is as long as before, and the C library
   // would give such to the system and take it again, page by page, in each.
-  static constexpr bool is_middle(uint64_t bytes) { return bytes >= 4096 && bytes < uint64_t{256} << 10; }
+  static constexpr uint64_t kMiddleEnd = uint64_t{256} << 10;
+  static constexpr bool is_middle(uint64_t bytes) { return bytes >= 4096 && bytes < kMiddleEnd; }
   static std::byte* take(uint64_t bytes);
   static std::byte* resize(std::byte* block, uint64_t from, uint64_t to) noexcept;
   static void give(std::byte* block, uint64_t bytes) noexcept;

@@ -28,7 +28,11 @@ class Orderer {
     for (uint32_t v = 0; v < values_.size(); ++v) values_[v].shows = v;
     for (const lazyt_output_t& output : program.outputs()) {
       values_[output.value].is_output = true;
-      if (output.donor != LAZYT_NONE) values_[output.value].donor = program.inputs()[output.donor].value;
+      if (output.donor == LAZYT_NONE) continue;
+      const uint32_t donor = program.inputs()[output.donor].value;
+      values_[output.value].donor = donor;
+      values_[donor].readers = static_cast<uint32_t>(readers_.size());
+      readers_.emplace_back();
     }
     for (uint32_t u = 0; u < units.size(); ++u) {
       for (uint32_t n : units[u].nodes) {
@@ -37,8 +41,8 @@ class Orderer {
         for_each_operand(program, node, [&](uint32_t v) {
           if (units[u].role == Role::kView)
             for (uint32_t r = 0; r < node.result_count; ++r) values_[node.results + r].shows = values_[v].shows;
-          auto& readers = values_[values_[v].shows].readers;
-          if (readers.empty() || readers.back() != u) readers.push_back(u);
+          if (const uint32_t list = values_[values_[v].shows].readers; list != kNone && (readers_[list].empty() || readers_[list].back() != u))
+            readers_[list].push_back(u);
           if (values_[v].maker != u) values_[v].leaves = true;
         });
       }
@@ -59,10 +63,10 @@ class Orderer {
   static constexpr uint64_t kLittle = 4;  // times smaller than what the unit reads
 
   struct Value {
-    uint32_t maker = kNone;          // unit
-    uint32_t shows = 0;              // the value whose bytes it looks at; itself
-    uint32_t donor = kNone;          // of an output: the input on whose bytes it may lie
-    std::vector<uint32_t> readers;   // units, in order
+    uint32_t maker = kNone;    // unit
+    uint32_t shows = 0;        // the value whose bytes it looks at; itself
+    uint32_t donor = kNone;    // of an output: the input on whose bytes it may lie
+    uint32_t readers = kNone;  // of a donor: the list of them
     bool is_output = false, leaves = false;  // another unit reads it
   };
 
@@ -85,7 +89,7 @@ class Orderer {
         if (result.leaves && !result.is_output) kept += program_.span_bytes(program_.values()[node.results + r]);
         if (result.donor == kNone) continue;
         // Whoever reads the donor reads it before.
-        for (uint32_t reader : values_[result.donor].readers) {
+        for (uint32_t reader : readers_[values_[result.donor].readers]) {
           if (reader > u) return u;
           if (reader < u) behind = std::max(behind, behind_[reader]);
         }
@@ -97,6 +101,7 @@ class Orderer {
   const plugin::ProgramView& program_;
   const std::vector<Unit>& units_;
   std::vector<Value> values_;
+  std::vector<std::vector<uint32_t>> readers_;  // units, in order
   std::vector<uint32_t> behind_;  // of the units before the one that is looked at
 };
 

@@ -58,3 +58,22 @@ def test_sixteen_bits_are_measured_against_sixty_four():
     for eager, lazy, near in ((off, right, True), (right, off, False), (right, unlike, False), (off, unlike, False)):
         assert opinfo.difference(eager, lazy, True)
         assert opinfo.nearer(Third, "bfloat16", sample, eager, lazy) is near
+
+
+def test_sums_in_another_order_are_measured_against_sixty_four():
+    """Of f32 and complex64: as near as eager's errors, four times, are; no nearer to eager than to the truth."""
+    sys.path.insert(0, str(Path(__file__).parent))
+    import opinfo
+    from torch.testing._internal.opinfo.core import SampleInput
+
+    class Total:
+        name = "total"
+        op = staticmethod(lambda x: x.sum().reshape(1))
+
+    for dtype in (torch.float32, torch.complex64):
+        sample = SampleInput(torch.tensor([1e8, 1, -1e8, 3], dtype=dtype))  # 4; by f32, one after the other, 3 or 4
+        shown = opinfo.attempt(opinfo.perform, Total, "float32", sample, "cpu")
+        of = [[shown[0] | {"value": torch.tensor([v], dtype=dtype)}] for v in (3, 5, 4, 9)]
+        for eager, lazy, near in ((of[0], of[1], True), (of[0], of[2], True), (of[0], of[3], False), (of[2], of[0], False)):
+            assert opinfo.difference(eager, lazy, True)
+            assert opinfo.nearer(Total, "float32", sample, eager, lazy) is near

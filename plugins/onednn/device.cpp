@@ -88,7 +88,7 @@ lazyt_status_t* trim(lazyt_device_t* device) {
 constexpr uint64_t kHugePage = uint64_t{2} << 20;
 
 // Mapped blocks of middle sizes have the addresses of the largest, so that one becomes another where it lies: moving pages has every
-// CPU forget where they were. An address without a page costs nothing.
+// CPU forget where they were. An address without a page costs nothing, so they get no huge ones.
 static bool has_room(uint64_t bytes) { return bytes >= SystemMemory::kMapped && SystemMemory::is_middle(bytes); }
 static uint64_t addresses(uint64_t bytes) { return has_room(bytes) ? SystemMemory::kMiddleEnd : whole_pages(bytes); }
 
@@ -100,7 +100,9 @@ std::byte* SystemMemory::take(uint64_t bytes) {
   if (bytes < kMapped) return static_cast<std::byte*>(std::aligned_alloc(kAlignment, bytes));
   if (bytes < kHugePage) {
     void* mapped = mmap(nullptr, addresses(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    return mapped == MAP_FAILED ? nullptr : static_cast<std::byte*>(mapped);
+    if (mapped == MAP_FAILED) return nullptr;
+    if (has_room(bytes)) (void)madvise(mapped, addresses(bytes), MADV_NOHUGEPAGE);
+    return static_cast<std::byte*>(mapped);
   }
   void* mapped = mmap(nullptr, bytes + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) return nullptr;

@@ -166,6 +166,7 @@ class Builder final : public toolkit::Builder {
  private:
   toolkit::Role role_of(const lazyt_node_t& node) override;
   // A kernel has 128 slots; some hold what is between the instructions of a node, and what is computed again.
+  bool runs_early() const override { return true; }
   toolkit::FusionLimits fusion_limits() const override { return {.values = 96, .waiting = 12}; }
   void lower_node(const lazyt_node_t& node) override;
   void lower_group(const toolkit::Unit& unit) override;

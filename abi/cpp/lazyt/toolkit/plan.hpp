@@ -3,7 +3,7 @@
 //   Plan      what an executable keeps: where every run of bytes lies while the program runs
 //   Builder   walks a program's units (fusion.hpp), lets the backend write steps for each, and places what they compute
 //
-//   fuse, order  ->  lower each unit: views become layouts, groups one kernel, the rest what the backend has for it
+//   fuse (order)  ->  lower each unit: views become layouts, groups one kernel, the rest what the backend has for it
 //         ->  outputs lie where the host wants them, donated ones made safe  ->  arena planned
 //
 // A backend derives its Builder from this one, says how a node, a group, a copy and a fill become steps of its own, and
@@ -187,7 +187,8 @@ class Builder {
 
   void run() {
     begin();
-    auto units = ordered(program, fuse(program, [&](uint32_t i) { return role_of(program.nodes()[i]); }, fusion_limits()));
+    auto units = fuse(program, [&](uint32_t i) { return role_of(program.nodes()[i]); }, fusion_limits());
+    if (runs_early()) units = ordered(program, std::move(units));
     recompute(program, units);
     for (const Unit& unit : units) count_again(unit);
     for (const Unit& unit : units) lower(unit);
@@ -359,6 +360,9 @@ class Builder {
   // Throws for a node that it does not take.
   virtual Role role_of(const lazyt_node_t& node) = 0;
   virtual FusionLimits fusion_limits() const { return {}; }
+  // Whether groups run as soon as what they read is there (order.hpp). Not for a backend that lowers a node only with one behind it, or
+  // that orders its steps itself (merge).
+  virtual bool runs_early() const { return false; }
   virtual void lower_node(const lazyt_node_t& node) = 0;  // role kOpaque
   virtual void lower_group(const Unit& unit) = 0;         // role kPointwise, kReduction
   // A step that copies bytes where the two are not the same memory (a donor that gave its bytes).

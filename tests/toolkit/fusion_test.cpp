@@ -1,17 +1,10 @@
 #include "lazyt/toolkit/fusion.hpp"
 
 #include "program_text.h"
+#include "roles.h"
 
 namespace lazyt::toolkit {
 namespace {
-
-Role role_of(const plugin::ProgramView& program, uint32_t i) {
-  const auto name = program.name(program.nodes()[i]);
-  if (name == "aten::mm") return Role::kOpaque;
-  if (name == "aten::t") return Role::kView;
-  if (name == "aten::sum") return Role::kReduction;
-  return Role::kPointwise;
-}
 
 // Each unit as its nodes' numbers.
 std::vector<std::vector<uint32_t>> units(const std::string& body, FusionLimits limits = {}) {

@@ -145,9 +145,11 @@ class Odometer {
   std::array<int64_t, kMaxRank> at_;
 };
 
+// Elements touched, from which on a step is worth several threads.
+inline constexpr int64_t kWorthIt = 32768;
+
 // Calls f(begin, end) for parts of [0, n), on the step's threads where `work` (elements touched) is worth it. What f
 // computes for an element must not depend on the part it is in.
-inline constexpr int64_t kWorthIt = 32768;
 template <class F>
 void parallel(const Frame& frame, int64_t n, int64_t work, F f) {
   if (n > 0) in_parts(work >= kWorthIt ? static_cast<int>(std::min<int64_t>(frame.threads, n)) : 1, n, f);

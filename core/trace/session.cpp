@@ -623,7 +623,7 @@ base::Result<std::string> Session::refusal(const Op& op, Call& call, const Words
     const uint64_t bytes = meta.span_bytes();
     roles.push_back(bytes);
     tape.inputs.push_back(slot);
-    tape.slots.push_back(std::make_shared<const Slot>(std::move(meta), bytes));
+    tape.slots.push_back(std::make_shared<const Slot>(Slot{std::move(meta), bytes}));
   });
   tape.scalars = call.scalar_types;
   const TokenHeader header{.op = &op, .scalars = static_cast<uint32_t>(call.scalars.size()), .fresh = fresh, .written = static_cast<uint32_t>(call.writes.size())};
@@ -634,7 +634,7 @@ base::Result<std::string> Session::refusal(const Op& op, Call& call, const Words
     outputs.push_back(static_cast<uint32_t>(tape.slots.size()));
     base::Meta meta = take_meta(m);
     if (meta.dtype == LAZYT_DTYPE_INVALID) meta = base::Meta::contiguous(LAZYT_DTYPE_FLOAT32, {0});
-    tape.slots.push_back(i < fresh ? std::make_shared<const Slot>(std::move(meta)) : tape.slots[call.writes[i - fresh]]);
+    tape.slots.push_back(i < fresh ? std::make_shared<const Slot>(Slot{std::move(meta)}) : tape.slots[call.writes[i - fresh]]);
   }
   LAZYT_ASSIGN_OR_RETURN(ir::Graph graph, lower(tape, outputs));
   LAZYT_RETURN_IF_ERROR(optimise(graph));

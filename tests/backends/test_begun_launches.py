@@ -91,7 +91,7 @@ def test_whole_programs_are_equal_bit_by_bit():
 
 def test_steps_that_differ_in_a_size_share_the_pieces_without_it(model, on_device):
     """A tail that grows is in one piece of a new program; the others are compiled for the first one."""
-    shared = []
+    shared = []  # what is begun for the next step may be counted in this one, or in that
     for n in range(2, 8):
         x, tail = inputs()[0], torch.randn(n)
         before = lazyt.metrics.counter_value("SharedExecutable")
@@ -100,7 +100,7 @@ def test_steps_that_differ_in_a_size_share_the_pieces_without_it(model, on_devic
             (model(x).sum() * tail.sum()).item(),
         )
         shared.append(lazyt.metrics.counter_value("SharedExecutable") - before)
-    assert min(shared[1:]) >= LAYERS / 2, shared
+    assert sum(shared[1:]) >= len(shared[1:]) * LAYERS / 2, shared
     # The layers are alike and their weights are not: each has its own.
     x = inputs()[0]
     equal(on_device(x.to("lazyt")).sum().item(), model(x).sum().item())

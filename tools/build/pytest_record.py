@@ -53,6 +53,13 @@ def pytest_collectreport(report):
         _write(id=report.nodeid or "collection", outcome="failed", why=str(report.longrepr)[-300:])
 
 
+def _reason(failure) -> str:
+    """Where it failed, and what the exception says: in the summary, when the output is long gone."""
+    lines = str(failure).strip().splitlines() or [""]
+    said = " ".join(getattr(getattr(failure, "reprcrash", None), "message", "").split())
+    return f"{lines[-1]} {said}"[:600]
+
+
 def pytest_runtest_logstart(nodeid):
     if _spreads:
         return
@@ -62,8 +69,7 @@ def pytest_runtest_logstart(nodeid):
 
 def pytest_runtest_logreport(report):
     if report.failed:
-        lines = str(report.longrepr).strip().splitlines() or [""]
-        _worst[report.nodeid] = ("failed", lines[-1][:200])
+        _worst[report.nodeid] = ("failed", _reason(report.longrepr))
     elif report.skipped and _worst.get(report.nodeid, ("",))[0] != "failed":
         why = report.longrepr[2] if isinstance(report.longrepr, tuple) else getattr(report, "wasxfail", "")
         _worst[report.nodeid] = ("skipped", str(why)[:200])

@@ -48,7 +48,8 @@ class Buffer {
   const uint64_t size;
 
   // Where memory is worth a form. Bytes of smaller buffers stay where they are.
-  bool is_small() const { return size < uint64_t{64} << 10; }
+  static constexpr int64_t kSmall = 64 << 10;
+  bool is_small() const { return size < kSmall; }
   // REQUIRES: is_small().
   std::byte* small() const { return plain_->data(); }
 

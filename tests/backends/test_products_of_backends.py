@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.nn import functional as F
 
 pytestmark = [
     pytest.mark.skipif(os.environ.get("LAZYT_BACKEND") != "onednn", reason="of the oneDNN plugin alone"),
@@ -332,7 +333,7 @@ def test_a_transposed_convolution():
         torch.testing.assert_close(got.cpu(), want, rtol=1e-4, atol=1e-3)
 
 
-@pytest.mark.parametrize("rows", [1, 2, 3, 4, 13])
+@pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 8, 13, 16, 17])
 @pytest.mark.parametrize("turned", [False, True], ids=["", "turned"])
 def test_a_product_of_few_rows_with_any_addend(rows, turned):
     torch.manual_seed(0)
@@ -347,3 +348,16 @@ def test_a_product_of_few_rows_with_any_addend(rows, turned):
 
         got = f(*(t.to(DEVICE) for t in (x, w, bias, whole))).cpu()
         torch.testing.assert_close(got, f(x, w, bias, whole), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.skipif(
+    HAS_TILES or "avx512f" not in Path("/proc/cpuinfo").read_text() or "LAZYT_ONEDNN_ISA" in os.environ,
+    reason="tiles and narrower registers add up in other orders",
+)
+@pytest.mark.parametrize("columns, depth", [(6, 256), (70, 300), (301, 1040)])
+def test_a_row_of_a_few_is_multiplied_as_it_is_alone(columns, depth):
+    torch.manual_seed(0)
+    x, w = torch.randn(16, depth).to(DEVICE), torch.randn(columns, depth).to(DEVICE)
+    alone = torch.cat([F.linear(x[i : i + 1], w) for i in range(16)])
+    for rows in range(2, 17):
+        assert torch.equal(F.linear(x[:rows], w).cpu(), alone[:rows].cpu())

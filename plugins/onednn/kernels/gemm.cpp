@@ -209,23 +209,23 @@ void columns_f16(const Half* a, int64_t cs, const Half* x, int64_t m, int64_t k,
   for (int64_t j = 0; j < k; ++j) rows().f16.add_scaled(y, a + j * cs, m, x[j]);
 }
 
-constexpr int kMaxVectors = 3;
-
 template <class T, class Dots, class Columns>
 void run(const Gemv& g, int threads, Dots dots_of, Columns columns_of, const Vectors& vectors = {}) {
-  constexpr int64_t kRun = 512;  // results at a time, summed in the first-level cache
+  constexpr int64_t kSums = 3 * 512;  // at a time, in the first-level cache
+  static_assert(kMaxVectors * 64 <= kSums);
+  const int64_t run = vectors.count <= 3 ? 512 : 64;
   // As many runs for each thread, which are equally long; in sixteens, as kernels take rows.
-  const int64_t rounds = std::max<int64_t>(pieces(g.m, kRun * threads), 1);
-  const int64_t size = threads == 1 ? kRun : std::max<int64_t>(pieces(pieces(g.m, rounds * threads), 16), 1) * 16;
+  const int64_t rounds = std::max<int64_t>(pieces(g.m, run * threads), 1);
+  const int64_t size = threads == 1 ? run : std::max<int64_t>(pieces(pieces(g.m, rounds * threads), 16), 1) * 16;
   const T* x = static_cast<const T*>(g.x);
   const T* bias = static_cast<const T*>(g.bias);
   for_each(g.m * g.k > 1 << 16 ? threads : 1, pieces(g.m, size), [&](int64_t piece) {
     const int64_t i0 = piece * size, rows = std::min(size, g.m - i0);
-    alignas(64) Sum<T> all[kMaxVectors * kRun];
+    alignas(64) Sum<T> all[kSums];
     const T* a = static_cast<const T*>(g.a) + i0 * g.row_stride;
     if (vectors.count > 1) {
       if constexpr (std::is_same_v<T, float>)
-        lazyt::onednn::rows().f32.dots_of_several(a, g.row_stride, x, vectors.x_stride, vectors.count, rows, g.k, all, kRun);
+        lazyt::onednn::rows().f32.dots_of_several(a, g.row_stride, x, vectors.x_stride, vectors.count, rows, g.k, all, run);
     } else if (g.column_stride == 1) {
       dots_of(a, g.row_stride, x, rows, g.k, all);
     } else {
@@ -233,7 +233,7 @@ void run(const Gemv& g, int threads, Dots dots_of, Columns columns_of, const Vec
     }
     for (int r = 0; r < vectors.count; ++r) {
       T* y = static_cast<T*>(g.y) + r * vectors.y_stride + i0;
-      const Sum<T>* sums = all + r * kRun;
+      const Sum<T>* sums = all + r * run;
       const T* added = bias ? bias + r * vectors.bias_stride + i0 * g.bias_stride : nullptr;
       for (int64_t i = 0; i < rows; ++i) y[i] = static_cast<T>(added ? sums[i] + static_cast<Sum<T>>(added[i * g.bias_stride]) : sums[i]);
     }

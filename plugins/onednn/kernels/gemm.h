@@ -58,7 +58,8 @@ struct Gemv {
 };
 void gemv(lazyt_dtype_t dtype, const Gemv& g, int threads);
 
-// The same of 2 or 3 vectors of f32 that lie so many elements apart, as do their results and biases; column_stride is 1.
+// The same of 2 to kMaxVectors vectors of f32 that lie so many elements apart, as do their results and biases; column_stride is 1.
+constexpr int64_t kMaxVectors = 16;
 struct Vectors {
   int count = 1;
   int64_t x_stride = 0, y_stride = 0, bias_stride = 0;

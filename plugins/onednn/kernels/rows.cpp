@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <tuple>
 #include <type_traits>
 
 #include "prefetch.h"
@@ -641,28 +642,51 @@ INLINE std::pair<Vec<Compute<T>>, Vec<Compute<T>>> load_two(const T* p) {
     return {load(p, Full<Compute<T>>{}), load(p + kWidth<Compute<T>>, Full<Compute<T>>{})};
   }
 }
-// kRows rows at once share each of the vectors, which share each row.
+// Keeps what is used again in a register: GCC loads it for each use.
+template <class V>
+INLINE void stay(V& v) {
+#ifdef __x86_64__
+  asm("" : "+v"(v));
+#endif
+}
+// kRows rows at once share each of the vectors, which share each row. A sum is the same whatever it is computed beside.
 template <int kRows, int kVectors, class T, class C = Compute<T>>
 INLINE void dots_of(const T* a, int64_t stride, const T* x, int64_t x_stride, int64_t k, C* y, int64_t y_stride) {
+  constexpr int w = kWidth<C>;
   Vec<C> even[kRows][kVectors] = {}, odd[kRows][kVectors] = {};
   int64_t j = 0;
-  for (; j + 2 * kWidth<C> <= k; j += 2 * kWidth<C>) {
-    std::pair<Vec<C>, Vec<C>> v[kVectors];
-    for (int s = 0; s < kVectors; ++s) v[s] = load_two(x + s * x_stride + j);
+  for (; j + 2 * w <= k; j += 2 * w) {
+    Vec<C> v[kVectors][2];
+    for (int s = 0; s < kVectors; ++s) {
+      std::tie(v[s][0], v[s][1]) = load_two(x + s * x_stride + j);
+      if (kRows > 1) stay(v[s][0]), stay(v[s][1]);
+    }
     for (int r = 0; r < kRows; ++r) {
       const T* p = a + r * stride + j;
-      for (int i = 0; i < 2 * kWidth<C>; i += 64 / sizeof(T)) prefetch(p + i, 4096);
-      const auto [b, c] = load_two(p);
-      for (int s = 0; s < kVectors; ++s) even[r][s] = fma(b, v[s].first, even[r][s]), odd[r][s] = fma(c, v[s].second, odd[r][s]);
+      if (kRows * kVectors <= 4)  // else memory is not the limit
+        for (int i = 0; i < 2 * w; i += 64 / sizeof(T)) prefetch(p + i, 4096);
+      auto [b, c] = load_two(p);
+      if (kVectors > 1) stay(b), stay(c);
+      for (int s = 0; s < kVectors; ++s) even[r][s] = fma(b, v[s][0], even[r][s]), odd[r][s] = fma(c, v[s][1], odd[r][s]);
     }
   }
-  for (; j < k; j += kWidth<C>) {
-    const int m = static_cast<int>(std::min<int64_t>(kWidth<C>, k - j));
+  for (; j < k; j += w) {
+    const int m = static_cast<int>(std::min<int64_t>(w, k - j));
     for (int r = 0; r < kRows; ++r)
       for (int s = 0; s < kVectors; ++s) even[r][s] = fma(load(a + r * stride + j, m), load(x + s * x_stride + j, m), even[r][s]);
   }
-  for (int r = 0; r < kRows; ++r)
-    for (int s = 0; s < kVectors; ++s) y[s * y_stride + r] = folded<C>(even[r][s] + odd[r][s], Plus{});
+  if constexpr (constexpr int n = kRows * kVectors; n >= w / 2 && n <= w) {
+    Vec<C> sums[w] = {};
+    for (int s = 0; s < kVectors; ++s)
+      for (int r = 0; r < kRows; ++r) sums[s * kRows + r] = even[r][s] + odd[r][s];
+    const Vec<C> folds = vm::folded_together(sums, Plus{});
+    C all[w];
+    std::memcpy(all, &folds, sizeof all);
+    for (int s = 0; s < kVectors; ++s) std::copy_n(all + s * kRows, kRows, y + s * y_stride);
+  } else {
+    for (int r = 0; r < kRows; ++r)
+      for (int s = 0; s < kVectors; ++s) y[s * y_stride + r] = folded<C>(even[r][s] + odd[r][s], Plus{});
+  }
 }
 template <class T>
 void dots(const T* a, int64_t stride, const T* x, int64_t m, int64_t k, Compute<T>* y) {
@@ -674,11 +698,22 @@ void dots(const T* a, int64_t stride, const T* x, int64_t m, int64_t k, Compute<
   for (; i + 4 <= m && !in_order; i += 4) dots_of<4, 1>(a + i * stride, stride, x, 0, k, y + i, 0);
   for (; i < m; ++i) dots_of<1, 1>(a + i * stride, stride, x, 0, k, y + i, 0);
 }
+// Vectors by threes and twos, none alone.
+template <int kRows, class T>
+INLINE void dots_of_rows(const T* a, int64_t stride, const T* x, int64_t x_stride, int vectors, int64_t k, Compute<T>* y, int64_t y_stride) {
+  for (int s = 0; s < vectors;) {
+    const int left = vectors - s, n = left == 2 || left == 4 ? 2 : 3;
+    n == 2 ? dots_of<kRows, 2>(a, stride, x + s * x_stride, x_stride, k, y + s * y_stride, y_stride)
+           : dots_of<kRows, 3>(a, stride, x + s * x_stride, x_stride, k, y + s * y_stride, y_stride);
+    s += n;
+  }
+}
 template <class T>
 void dots_of_several(const T* a, int64_t stride, const T* x, int64_t x_stride, int vectors, int64_t m, int64_t k, Compute<T>* y, int64_t y_stride) {
-  for (int64_t i = 0; i < m; ++i)
-    vectors == 2 ? dots_of<1, 2>(a + i * stride, stride, x, x_stride, k, y + i, y_stride)
-                 : dots_of<1, 3>(a + i * stride, stride, x, x_stride, k, y + i, y_stride);
+  int64_t i = 0;
+  if constexpr (kVectorBytes == 64)  // whose registers hold 12 sums; beside few vectors memory is the limit, which comes in its order
+    for (; vectors > 3 && i + 4 <= m; i += 4) dots_of_rows<4>(a + i * stride, stride, x, x_stride, vectors, k, y + i, y_stride);
+  for (; i < m; ++i) dots_of_rows<1>(a + i * stride, stride, x, x_stride, vectors, k, y + i, y_stride);
 }
 template <class T>
 constexpr RowKernels<T> row_kernels() {

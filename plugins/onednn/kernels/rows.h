@@ -75,7 +75,7 @@ struct RowKernels {
 
   // y[i] = sum over j < k of a[i * stride + j] * x[j], i < m: a matrix that comes from memory.
   void (*dots)(const T* a, int64_t stride, const T* x, int64_t m, int64_t k, C* y);
-  // The same of 2 or 3 vectors, x_stride apart, and their results y_stride apart; each as dots adds it up row by row.
+  // The same of 2 vectors or more, x_stride apart, and their results y_stride apart; each as dots adds it up row by row.
   void (*dots_of_several)(const T* a, int64_t stride, const T* x, int64_t x_stride, int vectors, int64_t m, int64_t k, C* y, int64_t y_stride);
 
   // C-typed copies of n elements, and back.

@@ -17,7 +17,7 @@ inline constexpr uint64_t kAlignment = 64;
 
 // The system's memory, for toolkit::BlockCache.
 struct SystemMemory {
-  static constexpr uint64_t kSpare = uint64_t{8} << 20, kMapped = uint64_t{32} << 10;
+  static constexpr uint64_t kSpare = uint64_t{8} << 20, kMapped = uint64_t{16} << 10;
   // Keys and values of a growing text are a little longer each time; what steps of training make is as long as before, and the C library
   // would give such to the system and take it again, page by page, in each.
   static constexpr uint64_t kMiddleEnd = uint64_t{256} << 10;

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -56,15 +56,6 @@ struct Program {
 std::string read_file(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
-}
-
-// Where no other process sees a part of it.
-void write_file(const fs::path& path, const std::string& bytes) {
-  static std::atomic<unsigned> count{0};
-  const fs::path part = path.string() + "." + std::to_string(getpid()) + "." + std::to_string(count++);
-  std::ofstream(part, std::ios::binary) << bytes;
-  std::error_code ignored;
-  fs::rename(part, path, ignored);
 }
 
 std::string environment(const char* name, const std::string& otherwise) {
@@ -140,10 +131,27 @@ std::string hash_of(const std::string& text) {
   return hex;
 }
 
-// Of this process and call.
-std::string unique_name(const fs::path& folder) {
-  static std::atomic<unsigned> count{0};
-  return (folder / (std::to_string(getpid()) + "-" + std::to_string(count++))).string();
+// A folder of one compilation's own, gone at its end: whose processes share the cache may be numbered alike.
+class Workplace {
+ public:
+  explicit Workplace(const fs::path& cache) : path_((cache / "XXXXXX").string()) {
+    if (!mkdtemp(path_.data())) throw fs::filesystem_error("no folder to compile in", path_, {errno, std::generic_category()});
+  }
+  ~Workplace() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  Workplace(const Workplace&) = delete;
+  std::string file(const char* name) const { return path_ + "/" + name; }
+
+ private:
+  std::string path_;
+};
+
+// Where nobody sees a part of it.
+void keep(const std::string& made, const fs::path& as) {
+  std::error_code ignored;
+  fs::rename(made, as, ignored);
 }
 
 // The path of a header with the shim and `text`, and beside it, if the compiler can, its precompiled form.
@@ -152,16 +160,15 @@ std::string header_of(const std::string& text, const fs::path& folder) {
   const std::lock_guard<std::mutex> lock(mutex);
   const std::string path = (folder / (hash_of(text) + ".h")).string();
   if (fs::exists(path)) return path;
-  const std::string base = unique_name(folder), log = base + ".log";
-  std::ofstream(base + ".h") << read_file(LAZYT_SHIM_HEADER) << "\n#line 1 \"prelude\"\n" << text;
+  const Workplace here(folder);
+  const std::string header = here.file("all.h"), compiled = here.file("all.h.gch");
+  std::ofstream(header) << read_file(LAZYT_SHIM_HEADER) << "\n#line 1 \"prelude\"\n" << text;
   std::vector<std::string> command{compiler(), "-x", "c++-header"};
   command.insert(command.end(), flags().begin(), flags().end());
-  command.insert(command.end(), {"-o", base + ".h.gch", base + ".h"});
-  std::error_code ignored;
+  command.insert(command.end(), {"-o", compiled, header});
   // An error in the text comes again, with its log, where it is included.
-  if (run(command, log) == 0) fs::rename(base + ".h.gch", path + ".gch", ignored);
-  fs::remove(log, ignored);
-  fs::rename(base + ".h", path, ignored);  // last: who sees it sees the other, too
+  if (run(command, here.file("log")) == 0) keep(compiled, path + ".gch");
+  keep(header, path);  // last: who sees it sees the other, too
   return path;
 }
 
@@ -171,21 +178,20 @@ Result compile(Program& p) {
   if (library.empty()) {
     const size_t cut = p.source.find("\n#line ");
     const std::string common = cut == std::string::npos ? "" : p.source.substr(0, cut + 1);
-    const std::string base = unique_name(folder);
-    std::ofstream(base + ".cu") << "#line 1 \"" << p.name << "\"\n" << p.source.substr(common.size());
+    const Workplace here(folder);
+    const std::string source = here.file("source.cu"), made = here.file("made.so"), log = here.file("log");
+    std::ofstream(source) << "#line 1 \"" << p.name << "\"\n" << p.source.substr(common.size());
     std::vector<std::string> command{compiler(), "-x", "c++", "-shared", "-Wl,-z,defs"};
     command.insert(command.end(), flags().begin(), flags().end());
-    command.insert(command.end(), {"-include", header_of(common, folder), "-o", base + ".so", base + ".cu",
-                                   "-x", "none", own_path()});
-    const int status = run(command, base + ".log");
-    p.log = read_file(base + ".log");
-    if (status == 0) library = read_file(base + ".so");
-    for (const char* suffix : {".cu", ".so", ".log"}) fs::remove(base + suffix);
-    if (status != 0) {
+    command.insert(command.end(), {"-include", header_of(common, folder), "-o", made, source, "-x", "none", own_path()});
+    const int status = run(command, log);
+    p.log = read_file(log);
+    if (status == 0) library = read_file(made);
+    if (library.empty()) {
       if (p.log.empty()) p.log = compiler() + " did not run";
       return kCompilation;
     }
-    write_file(kept, library);
+    keep(made, kept);
   }
   lazyt_shim_image header{LAZYT_SHIM_MAGIC, library.size()};
   p.image.assign(reinterpret_cast<const char*>(&header), sizeof header);

@@ -649,6 +649,27 @@ INLINE void stay(V& v) {
   asm("" : "+v"(v));
 #endif
 }
+// y[i] = v[i]'s lanes, as folded() adds them up.
+template <class C, int n>
+INLINE void fold_all(const Vec<C> (&v)[n], C* y) {
+#if defined(__AVX512F__)
+  if constexpr (n == 4 && std::is_same_v<C, float>) {
+    __m256 half[4];
+    for (int i = 0; i < 4; ++i) {
+      const __m512d all = _mm512_castps_pd(v[i]);
+      half[i] = _mm256_castpd_ps(_mm512_castpd512_pd256(all)) + _mm256_castpd_ps(_mm512_extractf64x4_pd(all, 1));
+    }
+    // Quarters of 0 and 2, of 1 and 3; then halves of those in their order.
+    const auto joined = [](__m256 a, __m256 b) { return _mm256_permute2f128_ps(a, b, 0x20) + _mm256_permute2f128_ps(a, b, 0x31); };
+    const __m256 even = joined(half[0], half[2]), odd = joined(half[1], half[3]);
+    const __m256 pairs = _mm256_shuffle_ps(even, odd, 0x44) + _mm256_shuffle_ps(even, odd, 0xee);
+    const __m128 low = _mm256_castps256_ps128(pairs), high = _mm256_extractf128_ps(pairs, 1);
+    _mm_storeu_ps(y, _mm_shuffle_ps(low, high, 0x88) + _mm_shuffle_ps(low, high, 0xdd));
+    return;
+  }
+#endif
+  for (int i = 0; i < n; ++i) y[i] = folded<C>(v[i], Plus{});
+}
 // kRows rows at once share each of the vectors, which share each row. A sum is the same whatever it is computed beside.
 template <int kRows, int kVectors, class T, class C = Compute<T>>
 INLINE void dots_of(const T* a, int64_t stride, const T* x, int64_t x_stride, int64_t k, C* y, int64_t y_stride) {
@@ -666,7 +687,7 @@ INLINE void dots_of(const T* a, int64_t stride, const T* x, int64_t x_stride, in
       if (kRows * kVectors <= 4)  // else memory is not the limit
         for (int i = 0; i < 2 * w; i += 64 / sizeof(T)) prefetch(p + i, 4096);
       auto [b, c] = load_two(p);
-      if (kVectors > 1) stay(b), stay(c);
+      if (kVectors > 1 && kRows * kVectors > 2) stay(b), stay(c);
       for (int s = 0; s < kVectors; ++s) even[r][s] = fma(b, v[s][0], even[r][s]), odd[r][s] = fma(c, v[s][1], odd[r][s]);
     }
   }
@@ -675,17 +696,10 @@ INLINE void dots_of(const T* a, int64_t stride, const T* x, int64_t x_stride, in
     for (int r = 0; r < kRows; ++r)
       for (int s = 0; s < kVectors; ++s) even[r][s] = fma(load(a + r * stride + j, m), load(x + s * x_stride + j, m), even[r][s]);
   }
-  if constexpr (constexpr int n = kRows * kVectors; n >= w / 2 && n <= w) {
-    Vec<C> sums[w] = {};
-    for (int s = 0; s < kVectors; ++s)
-      for (int r = 0; r < kRows; ++r) sums[s * kRows + r] = even[r][s] + odd[r][s];
-    const Vec<C> folds = vm::folded_together(sums, Plus{});
-    C all[w];
-    std::memcpy(all, &folds, sizeof all);
-    for (int s = 0; s < kVectors; ++s) std::copy_n(all + s * kRows, kRows, y + s * y_stride);
-  } else {
-    for (int r = 0; r < kRows; ++r)
-      for (int s = 0; s < kVectors; ++s) y[s * y_stride + r] = folded<C>(even[r][s] + odd[r][s], Plus{});
+  for (int s = 0; s < kVectors; ++s) {
+    Vec<C> sums[kRows];
+    for (int r = 0; r < kRows; ++r) sums[r] = even[r][s] + odd[r][s];
+    fold_all(sums, y + s * y_stride);
   }
 }
 template <class T>
@@ -711,8 +725,11 @@ INLINE void dots_of_rows(const T* a, int64_t stride, const T* x, int64_t x_strid
 template <class T>
 void dots_of_several(const T* a, int64_t stride, const T* x, int64_t x_stride, int vectors, int64_t m, int64_t k, Compute<T>* y, int64_t y_stride) {
   int64_t i = 0;
-  if constexpr (kVectorBytes == 64)  // whose registers hold 12 sums; beside few vectors memory is the limit, which comes in its order
-    for (; vectors > 3 && i + 4 <= m; i += 4) dots_of_rows<4>(a + i * stride, stride, x, x_stride, vectors, k, y + i, y_stride);
+  if constexpr (kVectorBytes == 64) {  // whose registers hold 12 sums
+    constexpr int64_t kFromMemory = 1 << 20;  // which then is the limit, and comes in its order
+    const bool in_order = vectors <= 3 && m * k * static_cast<int64_t>(sizeof(T)) >= kFromMemory;
+    for (; i + 4 <= m && !in_order; i += 4) dots_of_rows<4>(a + i * stride, stride, x, x_stride, vectors, k, y + i, y_stride);
+  }
   for (; i < m; ++i) dots_of_rows<1>(a + i * stride, stride, x, x_stride, vectors, k, y + i, y_stride);
 }
 template <class T>

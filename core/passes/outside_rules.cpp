@@ -478,23 +478,25 @@ Results entr(Pieces& p) {
                         p.number_where(p.is("lt", x, 0), -std::numeric_limits<double>::infinity(), inside)));
 }
 
-// (start, end, steps, ...): from both ends towards the middle
+// (start, end, steps, ...): from both ends towards the middle. Eager's numbers of f32 are rounded once, behind the sum: in f64 the product
+// is exact.
 Results linspace(Pieces& p) {
   const DType dtype = p.result().dtype;
-  if ((dtype != kF32 && dtype != kF64) || !is_constant(p.arg(0)) || !is_constant(p.arg(1)) ||
-      p.arg(2).kind != LAZYT_ARG_INT)
-    return kNot;
+  const auto is_real = [&](size_t a) {
+    if (!p.is_value(a) || !p.is_host_scalar(p.value(a))) return is_constant(p.arg(a));
+    const DType given = p.dtype(p.value(a));
+    return is_float(given) || given == LAZYT_DTYPE_INT64;
+  };
+  if ((dtype != kF32 && dtype != kF64) || !is_real(0) || !is_real(1) || p.arg(2).kind != LAZYT_ARG_INT) return kNot;
   const int64_t steps = p.arg(2).i;
   if (steps < 2 || steps > 1 << 24) return kNot;  // beyond, places are not exact in f32
-  const auto rounded = [&](double v) {
-    return dtype == kF32 ? static_cast<double>(static_cast<float>(v)) : v;
-  };
-  const double start = rounded(number(p.arg(0))), end = rounded(number(p.arg(1)));
-  const double step = rounded(rounded(end - start) / static_cast<double>(steps - 1));
-  const ValueId i = p.arange(steps, dtype);
-  const ValueId up = p.plus(p.times(i, step), start),
-                down = p.from(end, p.times(p.from(static_cast<double>(steps - 1), i), step));
-  return one(p.where(p.is("lt", i, static_cast<double>(steps / 2)), up, down));
+  const ValueId start = p.full(p.arg(0), dtype, {}), end = p.full(p.arg(1), dtype, {});
+  const ValueId step = p.cast(p.div(p.sub(end, start), p.full(Arg::of_int(steps - 1), dtype, {})), kF64);
+  const int64_t half = steps / 2, rest = steps - half;
+  const ValueId up = p.add(p.mul(p.arange(half, kF64), step), p.cast(start, kF64)),
+                steps_left = p.from(static_cast<double>(rest - 1), p.arange(rest, kF64)),
+                down = p.sub(p.cast(end, kF64), p.mul(steps_left, step));
+  return one(p.cat({p.cast(up, dtype), p.cast(down, dtype)}, 0));
 }
 
 // ---- losses and distances: bound 8

@@ -372,3 +372,10 @@ def test_operands_that_no_result_depends_on(dtype):
         lambda i, x: (i.isnan(), x.exp(), i.isinf().sum(), torch.full_like(x, 3) + x[3]),
     ):
         torch.testing.assert_close(lazyt.to_eager(f(i.to("lazyt"), x.to("lazyt"))), f(i, x))
+
+
+@pytest.mark.parametrize("start, end", [(0, 1), (-1.1, 7.3), (3.7, -0.01), (1e30, -1e30), (0.1, 0.1)])
+def test_evenly_spaced_numbers_are_rounded_once(start, end):
+    for steps in (2, 3, 7, 100, 1001, 40_000):
+        got = torch.linspace(start, end, steps, device="lazyt").cpu()
+        assert torch.equal(got, torch.linspace(start, end, steps))

@@ -15,7 +15,8 @@ pytestmark = [
     pytest.mark.usefixtures("no_islands"),
 ]
 DEVICE = "lazyt"
-HAS_TILES = "amx_bf16" in Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else False
+CPU = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
+HAS_TILES = "amx_bf16" in CPU
 # Below, at and beyond what is packed at a time, with ends of tiles.
 SIZES = [
     (128, 128, 128),
@@ -351,7 +352,7 @@ def test_a_product_of_few_rows_with_any_addend(rows, turned):
 
 
 @pytest.mark.skipif(
-    HAS_TILES or "avx512f" not in Path("/proc/cpuinfo").read_text() or "LAZYT_ONEDNN_ISA" in os.environ,
+    HAS_TILES or "avx512f" not in CPU or "LAZYT_ONEDNN_ISA" in os.environ,
     reason="tiles and narrower registers add up in other orders",
 )
 @pytest.mark.parametrize("columns, depth", [(6, 256), (70, 300), (301, 1040)])

@@ -463,6 +463,7 @@ class Builder {
     const uint32_t whole = value_of(program.args(node)[0]);
     if (output_of_[whole] != LAZYT_NONE || tensors_[whole].dtype != LAZYT_DTYPE_INVALID || is_scalar(whole)) return;
     const Dims d = dims(shown);
+    if (!same_strides(dims(whole), strides(whole), row_major(dims(whole)))) return;  // make() takes an output's own strides
     const auto layout = view_of(program, node, 0, Layout::dense(dims(whole)));
     if (!layout || layout->offset != 0 || !layout->is_dense() || count_of(d) != count_of(dims(whole))) return;
     if (dtype(shown) == dtype(whole) && same_strides(d, strides(shown), row_major(d))) output_of_[whole] = o;

@@ -290,8 +290,7 @@ bool emit_packed(Builder& b, Product p) {
 bool emit_gemvs(Builder& b, const Product& p) {
   const int64_t m = size(p.c, 1), n = size(p.c, 2), k = size(p.a, 2), bytes = n * k * static_cast<int64_t>(sizeof(float));
   constexpr int64_t kFromMemory = 1 << 20, kLong = 256;
-  const int64_t most = has_packed_gemm() ? 3 : kMaxVectors;
-  if (!is_f32(p) || size(p.c, 0) != 1 || m < 2 || m > most || stride_or(p.b, 1, 1) != 1) return false;
+  if (!is_f32(p) || size(p.c, 0) != 1 || m < 2 || m > kMaxVectors || stride_or(p.b, 1, 1) != 1) return false;
   const bool from_memory = m <= 3 && bytes >= kFromMemory;  // reading it is what takes the time
   if (!from_memory && (has_packed_gemm() || prefers_amx(m, n, k, true))) return false;
   if (!from_memory && k < kLong && bytes >= Buffer::kSmall && b.steady_input(p.b) != LAZYT_NONE) return false;

@@ -133,6 +133,7 @@ struct Worker::State {
   bool stop = false, ended = false, cancelled = false;
   std::optional<std::thread::id> turn;  // the thread that has the worker's place
   uint64_t submitted = 0, finished = 0;
+  uint64_t follow_up = 0;  // as many had been submitted when a task last submitted one
   std::atomic<uint64_t> busy_ns{0};
   nanoseconds patience{0};  // before the thread sleeps, once
   std::shared_ptr<Thread> current;  // the thread that serves the queue
@@ -256,6 +257,7 @@ void Worker::submit(std::function<void()> run, std::function<void(const base::St
       state_->room.wait(lock, [this] { return state_->has_much_room(); });
     state_->queue.push_back(std::move(task));
     state_->submitted++;
+    if (state_->runs_here()) state_->follow_up = state_->submitted;
     if (state_->turn) return;  // its end wakes the thread
   }
   state_->not_empty.notify_one();
@@ -321,8 +323,11 @@ Worker::Turn::~Turn() {
 void Worker::drain() {
   std::unique_lock lock(state_->mutex);
   if (state_->runs_here()) return;  // the caller is what it would wait for
-  const uint64_t goal = state_->submitted;
-  state_->progress.wait(lock, [&] { return state_->finished >= goal; });
+  uint64_t goal = state_->submitted;
+  while (state_->finished < goal) {
+    state_->progress.wait(lock, [&] { return state_->finished >= goal; });
+    goal = std::max(goal, state_->follow_up);
+  }
 }
 
 void Worker::cancel() {

@@ -97,7 +97,8 @@ class Worker {
   // For who is about to wait: runs what the worker's thread has not begun, in its turn, up to the first task that may not
   // run anywhere. To wake a thread and be woken by it takes longer than a short task. [any thread]
   void help();
-  // Blocks until everything submitted before the call has run or was given up, and turns that began before it have ended.
+  // Blocks until everything submitted before the call has run or was given up, what its tasks submit of their own
+  // too, and turns that began before it have ended.
   void drain();
   // Tells plugins that ask that this worker's work is no longer wanted; what is queued still runs.
   void cancel();

@@ -243,6 +243,7 @@ base::Status Session::use_backend(DeviceChoice choice) {
   if (!plugin.ok()) return plugin.status();
   LAZYT_ASSIGN_OR_RETURN(auto device, loader::Device::open(plugin.value(), choice.index));
   std::lock_guard submit(submit_mutex_);
+  if (executor_) executor_->drain();  // what another thread has launched meanwhile
   std::lock_guard lock(device_mutex_);
   const auto all = all_recorders();
   std::lock_guard recording(recording_lock);
@@ -265,6 +266,7 @@ base::Status Session::add_kernel(const loader::CustomKernel& kernel) {
   LAZYT_RETURN_IF_ERROR(flush_all(FlushReason::kBackendChange));
   drain();
   std::lock_guard submit(submit_mutex_);
+  if (executor_) executor_->drain();  // what another thread has launched meanwhile
   LAZYT_RETURN_IF_ERROR(loader::add_kernel(*device, kernel));
   const auto all = all_recorders();
   std::lock_guard recording(recording_lock);
@@ -564,7 +566,7 @@ void Session::drain() {
     executor = executor_.get();
   }
   if (executor) executor->help(), executor->drain();
-  // What is compiled ahead lies between other tasks, or in nobody's hands since a call was given up.
+  // What is compiled ahead may be in nobody's hands since a call was given up.
   for (; executor && ahead_.has_begun(); executor->drain()) executor->submit([this, executor] { go_on_ahead(*executor); });
   drop_dead();
 }

@@ -452,12 +452,15 @@ def count_junit(junit: Path, log: Path, result: Result, cut: bool) -> list[str]:
     interrupted = [name for name, outcome in outcomes.items() if cut and outcome == "INTERRUPT"]
     if junit.exists():
         for case in ElementTree.parse(junit).iter("testcase"):
-            if case.find("failure") is not None or case.find("error") is not None:
+            why = [*case.iter("failure"), *case.iter("error")]
+            if why:
                 failed = f"{case.get('classname')}.{case.get('name')}"
                 if any(name in failed for name in interrupted):
                     result.skipped += 1
                 else:
-                    result.fail(failed)
+                    # What it says goes into the summary: of long output only the end may be kept.
+                    said = [" ".join((w.get("message") or w.text or "").split()) for w in why]
+                    result.fail(f"{failed} {' | '.join(said)}"[:1000].rstrip())
             elif case.find("skipped") is not None or case.get("status") == "notrun":
                 result.skipped += 1
             else:

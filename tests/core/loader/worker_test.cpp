@@ -242,15 +242,28 @@ TEST(Worker, DrainWaitsUntilTasksAreDestroyed) {
 }
 
 TEST(Worker, DrainDoesNotWaitForTasksSubmittedLater) {
-  std::atomic<bool> stop = false;
-  std::function<void()> again;
   Worker worker;
-  again = [&] {
-    if (!stop) worker.submit(again);
-  };
-  worker.submit(again);
-  worker.drain();  // returns although the queue never empties
+  std::atomic<bool> stop = false;
+  std::thread other([&] {
+    while (!stop) worker.submit([] {});
+  });
+  for (int i = 0; i < 100; i++) worker.drain();  // returns although the queue never empties
   stop = true;
+  other.join();
+}
+
+TEST(Worker, DrainWaitsForWhatItsTasksSubmit) {
+  Worker worker;
+  for (int round = 0; round < 50; round++) {
+    std::atomic<int> left = 5;
+    std::function<void()> again = [&] {
+      std::this_thread::sleep_for(50us);
+      if (--left > 0) worker.submit(again);
+    };
+    worker.submit(again);
+    worker.drain();
+    ASSERT_EQ(left, 0);
+  }
 }
 
 TEST(Worker, CountsTheTimeSpentInTasks) {

@@ -1,7 +1,9 @@
 // The rules, by the name that ops.toml gives an operator. `equal`: the bits of the whole operator. `bound`: an
 // error that is at most that many roundings of the result's dtype more, relative to the largest term that
 // is summed; f16 and bf16 are computed in f32 and rounded once.
+#include <algorithm>
 #include <cmath>
+#include <span>
 #include <string>
 #include <unordered_map>
 
@@ -116,6 +118,51 @@ Results clamp(Pieces& p) {
 }
 
 Results square(Pieces& p) { return one(p.binary("mul", p.value(0), p.value(0))); }
+
+// Whether eager makes one of `to` of each number of `from`, by rounding: that of others some are too large, it says.
+bool becomes(DType from, DType to) {
+  const bool real = from <= LAZYT_DTYPE_FLOAT32;  // bools, integers, halves
+  return from == to || (real && (to == LAZYT_DTYPE_FLOAT32 || to == LAZYT_DTYPE_FLOAT64));
+}
+
+// x[..., mask, ...] = values (+= if they accumulate) where the values do not depend on how many places there are: each place
+// is looked at. What the mask chooses is one dim in the place of the mask's own.
+Results masked_write(Pieces& p) {
+  const ValueId x = p.value(0);
+  ValueId values = p.value(2);
+  if (p.arg(1).kind != LAZYT_ARG_LIST || p.meta(x).numel() == 0) return kNot;
+  std::optional<ValueId> mask;
+  size_t first = 0;
+  for (const Arg& index : p.arg(1).list) {
+    if (index.kind == LAZYT_ARG_NONE) {
+      first += !mask;
+      continue;
+    }
+    if (mask || index.kind != LAZYT_ARG_VALUE) return kNot;
+    mask = index.value;
+  }
+  if (!mask || (p.dtype(*mask) != LAZYT_DTYPE_BOOL && p.dtype(*mask) != LAZYT_DTYPE_UINT8)) return kNot;
+  const size_t takes = p.rank(*mask);
+  if (first + takes > p.rank(x) || !std::ranges::equal(p.dims(*mask), std::span(p.dims(x)).subspan(first, takes))) return kNot;
+  const size_t behind = p.rank(x) - first - takes;
+
+  Dims dims = p.dims(values);
+  if (p.meta(values).numel() == 1) {
+    dims.clear();
+  } else if (dims.size() > behind) {
+    const size_t chosen = dims.size() - behind - 1;
+    if (chosen > first || dims.at(chosen) != 1) return kNot;
+    dims = erased(std::move(dims), chosen);
+    for (size_t i = 0; i < takes; i++) dims = inserted(std::move(dims), chosen, 1);
+  }
+  if (!becomes(p.dtype(values), p.dtype(x))) return kNot;
+  values = p.reshape(p.cast(values, p.dtype(x)), std::move(dims));
+  if (broadcast(p.dims(x), p.dims(values)) != p.dims(x)) return kNot;
+  if (p.arg(3).i != 0) values = p.add(x, values);
+  Dims places = p.dims(*mask);
+  for (size_t i = 0; i < behind; i++) places.push_back(1);
+  return one(p.where(p.reshape(p.cast(*mask, LAZYT_DTYPE_BOOL), std::move(places)), values, x));
+}
 
 // ---- draws of f16 and bf16: equal (integers up to 2^24)
 
@@ -472,6 +519,7 @@ Rule find_rule(std::string_view name) {
       {"from_output", from_output}, {"fused_optimizer", fused_optimizer},
       {"gelu", gelu},               {"layer_norm", layer_norm},
       {"leaky_relu", leaky_relu},   {"linear", linear},
+      {"masked_write", masked_write},
       {"permutation", permutation}, {"reshape", reshape},
       {"select", select},           {"silu", silu},
       {"softmax", softmax},         {"softmax_backward", softmax_backward},

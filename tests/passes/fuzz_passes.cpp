@@ -510,6 +510,7 @@ constexpr Sample kSamples[] = {
     {"program(%0: f32[30], %1: f32[30], %2: f32[30], %3: f32[30]) { %4 = aten::full(ints[], 3.0, dtype(f32), layout(0), device(0), none) : f32[] %5 = aten::abs(%3) : f32[30] %6 = aten::abs(%2) : f32[30] %7, %8, %9, %10, %11 = aten::_fused_adam([%0], [%1], [%2], [%5], [%6], [%4], 0.01, 0.9, 0.999, 0.0, 1e-08, true, false, none, none) : f32[30], f32[30], f32[30], f32[30], f32[30] return %7, %9, %10, %11 }", false},
     {"program(%0: f32[30], %1: f32[30], %2: f32[30]) { %3, %4, %5 = aten::_fused_sgd([%0], [%1], [%2], 0.1, 0.9, 0.01, 0.2, true, false, false, none, none) : f32[30], f32[30], f32[30] return %3, %5 }", false},
     {"program(%0: f32[30], %1: f32[30]) { %2, %3 = aten::_fused_sgd([%0], [%1], [], 0.1, 0.0, 0.01, 0.0, false, true, false, none, none) : f32[30], f32[30] return %2 }", false},
+    {"program(%0: f32[4,6], %1: f32[4], %2: f32[1]) { %3 = aten::gt.Scalar(%0, 0) : b1[4,6] %4 = aten::index_put(%0, [%3], %2, false) : f32[4,6] %5 = aten::gt.Scalar(%1, 0) : b1[4] %6 = aten::index_put(%0, [%5], %2, true) : f32[4,6] return %4, %6 }", true},
     {"program(%0: f32[30,4], %1: f32[2,3]) { %2 = aten::full(ints[2,3], 2, dtype(i64), layout(0), device(0), none) : i64[2,3] %3 = aten::embedding(%0, %2, -1, false, false) : f32[2,3,4] return %3 }", true},
 };
 

@@ -82,7 +82,9 @@ def value_and_gradient(function, x):
 def test_as_eager(name, dtype):
     x = torch.tensor(POINTS).to(dtype)
     tolerance = TOLERANCES[dtype]
-    wanted = value_and_gradient(FUNCTIONS[name], x)
+    # Without AVX-512 eager's gelu is its oneDNN's, which loses the sign of a zero; PyTorch's own kernel does not.
+    with torch.backends.mkldnn.flags(enabled=False):
+        wanted = value_and_gradient(FUNCTIONS[name], x)
     made = value_and_gradient(FUNCTIONS[name], x.to("lazyt"))
     for what, one, other in zip(("value", "gradient"), made, wanted, strict=True):
         one, other = one.cpu().double(), other.double()

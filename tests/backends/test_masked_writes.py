@@ -21,7 +21,7 @@ DTYPES = [
 
 
 def written(x, mask, values, places=(), accumulate=False):
-    """A write into x * 1 behind `places` full dims, and what reads it in the same step."""
+    """A write into a copy of x behind `places` full dims, and what reads it in the same step."""
     y = x.clone()
     index = (*places, mask)
     if accumulate:

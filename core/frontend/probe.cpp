@@ -146,8 +146,20 @@ bool speaks_for_all_values(const TorchOp& op) {
   return !op.op.random || std::any_of(op.op.args.begin(), op.op.args.end(), [](const trace::OpArg& a) { return a.type == trace::ArgType::kGenerator; });
 }
 
-// PyTorch's oneDNN writes past the gradient of 3-d weights where they step through a depth that is padded by 3 or more.
-bool writes_past_results(const TorchOp& op, c10::ArrayRef<c10::IValue> args) {
+// The gradient of 1x1 weights that step over pixels, where PyTorch's oneDNN writes past it: channels lie last, and there are fewer
+// of them than a vector has lanes.
+bool steps_over_pixels_of_few_channels(const TorchOp& op, c10::ArrayRef<c10::IValue> args) {
+  if (op.op.name != "aten::convolution_backward" || !args[10].toBoolList()[1]) return false;
+  constexpr int64_t kMostLanes = 16;
+  const at::Tensor& weight = args[2].toTensor();
+  return weight.dim() > 2 && weight.size(1) < kMostLanes && c10::multiply_integers(weight.sizes().slice(2)) == 1 &&
+         std::ranges::any_of(args[4].toIntVector(), [](int64_t s) { return s > 1; });
+}
+// Calls on which PyTorch's kernels for the CPU write where they must not: also its oneDNN's gradient of 3-d weights that step through
+// a depth padded by 3 or more, and group norm's of channels that lie last, into a gradient of the input that nobody wants.
+bool breaks_eager(const TorchOp& op, c10::ArrayRef<c10::IValue> args) {
+  if (op.op.name == "aten::native_group_norm_backward") return !args[9].toBoolList()[0];
+  if (steps_over_pixels_of_few_channels(op, args)) return true;
   if (op.op.name != "aten::convolution_backward" || args[1].toTensor().dim() != 5) return false;
   const auto stride = args[4].toIntVector(), padding = args[5].toIntVector();  // one number: for all axes
   return !stride.empty() && stride[0] > 1 && !padding.empty() && padding[0] > 2;
@@ -213,7 +225,7 @@ std::optional<Answer> without_meta_kernel(const TorchOp& op, c10::ArrayRef<c10::
 
 std::optional<Answer> probe_as_given(const TorchOp& op, c10::ArrayRef<c10::IValue> args) {
   const uint64_t bytes = bytes_of(args);
-  const bool eager_first = speaks_for_all_values(op) && bytes <= max_probe_bytes(op) && !writes_past_results(op, args);
+  const bool eager_first = speaks_for_all_values(op) && bytes <= max_probe_bytes(op) && !breaks_eager(op, args);
   if (eager_first) {
     // What zeros and ones both raise is about shapes and dtypes; a singular matrix is about zeros.
     std::exception_ptr said;
@@ -239,13 +251,15 @@ std::optional<Answer> probe_as_given(const TorchOp& op, c10::ArrayRef<c10::IValu
     if (said) std::rethrow_exception(said);
   }
   try {
-    return ask_meta(op, args);
+    Answer a = ask_meta(op, args);
+    if (steps_over_pixels_of_few_channels(op, args)) a.results[1] = at::empty_like(args[2].toTensor(), at::kMeta);  // as eager
+    return a;
   } catch (const c10::NotImplementedError&) {
     return without_meta_kernel(op, args);
   } catch (...) {
     if (is_custom(op)) return std::nullopt;  // none, or one that refuses: on the host the operator says why
     // Meta kernels that are written in Python word errors in their own way, and refuse a few calls that eager takes.
-    if (eager_first || op.op.random || bytes > kMostBytesForWords || writes_past_results(op, args)) throw;
+    if (eager_first || op.op.random || bytes > kMostBytesForWords || breaks_eager(op, args)) throw;
     return ask_eager(op, args, first_fill(op));
   }
 }

@@ -160,7 +160,7 @@ Results masked_write(Pieces& p) {
   if (broadcast(p.dims(x), p.dims(values)) != p.dims(x)) return kNot;
   if (p.arg(3).i != 0) values = p.add(x, values);
   Dims places = p.dims(*mask);
-  for (size_t i = 0; i < behind; i++) places.push_back(1);
+  places.resize(takes + behind, 1);
   return one(p.where(p.reshape(p.cast(*mask, LAZYT_DTYPE_BOOL), std::move(places)), values, x));
 }
 

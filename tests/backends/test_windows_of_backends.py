@@ -88,3 +88,22 @@ def test_a_kernel_that_meets_padding_alone():
     x, w, bias = torch.randn(2, 3, 1, 5), torch.randn(4, 3, 3, 3), torch.randn(4)
     found = torch.conv2d(x.to(DEVICE), w.to(DEVICE), bias.to(DEVICE), (2, 1), (3, 1), (2, 1)).cpu()
     assert torch.equal(found, bias[:, None, None].expand(2, 4, 2, 5))
+
+
+@pytest.mark.parametrize(
+    ("size", "stride"), [((2, 3, 14, 14), 2), ((2, 6, 28, 28), 2), ((1, 7, 28, 28), 4), ((2, 5, 32, 32), 2), ((3, 1, 16), 2)]
+)
+def test_single_pixels_of_few_channels(size, stride):
+    # Their gradient of weights was wrong without AVX-512: oneDNN's writes past its scratch.
+    for out in (1, 16, 48):
+        check(torch.float32, size, (out, size[1]) + (1,) * (len(size) - 2), stride=stride)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_windows_that_a_library_has_no_kernel_for(dtype, transposed):
+    """Padding that reaches past a 3-d kernel; many taps, without AVX-512."""
+    check(dtype, (2, 4, 5, 6, 7), (4, 4, 1, 1, 1), transposed, padding=1)
+    check(dtype, (1, 6, 6, 6, 6), (6, 2, 2, 3, 2), transposed, padding=(2, 0, 3), groups=3)
+    check(dtype, (2, 2, 7, 7, 7), (2, 4 if transposed else 1, 7, 7, 7), transposed, stride=(1, 2, 2), padding=(6, 3, 3), groups=2)
+    check(dtype, (1, 12, 7, 7, 7), (12, 24, 5, 5, 5) if transposed else (24, 12, 5, 5, 5), transposed, padding=(4, 4, 0))

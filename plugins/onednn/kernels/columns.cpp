@@ -36,7 +36,8 @@ std::vector<int32_t> readers_of(const ColumnGeometry& g) {
 Tensor add_columns(Builder& b, const ColumnGeometry& g, const Tensor& x) {
   const Tensor out = b.scratch(LAZYT_DTYPE_FLOAT32, {g.rows(), g.width()});
   b.add("columns", {x.storage}, {out.storage}, [=, from = sources_of(g)](const Frame& frame) {
-    const int64_t channels = g.x[1], taps = g.taps(), pixels = g.rows() / g.y[0], image = channels * toolkit::count_of(std::span(g.x).subspan(2));
+    const int64_t channels = g.x[1], taps = g.taps(), pixels = g.rows() / g.y[0], pixel = x.strides().back();
+    const int64_t image = toolkit::count_of(std::span(g.x).subspan(2)) * pixel;
     const float* data = frame.at<float>(x);
     float* to = frame.at<float>(out);
     for_each(g.rows() * g.width() > 1 << 15 ? frame.threads : 1, g.rows(), [&](int64_t row) {
@@ -47,7 +48,7 @@ Tensor add_columns(Builder& b, const ColumnGeometry& g, const Tensor& x) {
         if (at < 0) {
           for (int64_t c = 0; c < channels; ++c) line[c * taps + t] = 0;
         } else {
-          for (int64_t c = 0; c < channels; ++c) line[c * taps + t] = in[at * channels + c];
+          for (int64_t c = 0; c < channels; ++c) line[c * taps + t] = in[at * pixel + c];
         }
       }
     });
@@ -57,18 +58,19 @@ Tensor add_columns(Builder& b, const ColumnGeometry& g, const Tensor& x) {
 
 void add_columns_back(Builder& b, const ColumnGeometry& g, const Tensor& columns, const Tensor& x) {
   b.add("columns back", {columns.storage}, {x.storage}, [=, to = sources_of(g)](const Frame& frame) {
-    const int64_t channels = g.x[1], taps = g.taps(), pixels = g.rows() / g.y[0], image = channels * toolkit::count_of(std::span(g.x).subspan(2));
+    const int64_t channels = g.x[1], taps = g.taps(), pixels = g.rows() / g.y[0], pixel = x.strides().back();
+    const int64_t image = toolkit::count_of(std::span(g.x).subspan(2)) * pixel;
     const float* from = frame.at<float>(columns);
     float* data = frame.at<float>(x);
     for_each(g.rows() * g.width() > 1 << 15 ? frame.threads : 1, g.x[0], [&](int64_t n) {
       float* out = data + n * image;
-      std::fill(out, out + image, 0.0f);
+      for (int64_t at = 0; at < image; at += pixel) std::fill_n(out + at, channels, 0.0f);
       for (int64_t p = 0; p < pixels; ++p) {
         const float* line = from + (n * pixels + p) * channels * taps;
         for (int64_t t = 0; t < taps; ++t) {
           const int64_t at = to[static_cast<size_t>(p * taps + t)];
           if (at < 0) continue;
-          for (int64_t c = 0; c < channels; ++c) out[at * channels + c] += line[c * taps + t];
+          for (int64_t c = 0; c < channels; ++c) out[at * pixel + c] += line[c * taps + t];
         }
       }
     });

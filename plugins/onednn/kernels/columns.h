@@ -21,9 +21,9 @@ struct ColumnGeometry {
 std::vector<int32_t> sources_of(const ColumnGeometry& g);
 std::vector<int32_t> readers_of(const ColumnGeometry& g);
 
-// x: f32, channels last. The result is [rows, width], row-major.
+// x: f32, channels last, or some of the channels of such a one. The result is [rows, width], row-major.
 Tensor add_columns(Builder& b, const ColumnGeometry& g, const Tensor& x);
-// x = the sum of what each of its elements is in `columns`.
+// x = the sum of what each of its elements is in `columns`. x: as above.
 void add_columns_back(Builder& b, const ColumnGeometry& g, const Tensor& columns, const Tensor& x);
 
 }  // namespace lazyt::onednn

@@ -128,7 +128,7 @@ class Lowering {
       return finish(result, y);
     }
     const bool with_bias = bias != nullptr;
-    const memory::desc packed = query([&] { return forward_desc(g_, with_bias, any(g_.w, dtype_), {}); }, DNNL_ARG_WEIGHTS);
+    const memory::desc packed = asked([&] { return forward_desc(g_, with_bias, any(g_.w, dtype_), {}); }).weights_desc();
     PrimitiveArguments arguments{{{DNNL_ARG_SRC, activation(x)}, {DNNL_ARG_WEIGHTS, pack(w, packed)}}, {}, {}};
     if (bias) arguments.reads.emplace_back(DNNL_ARG_BIAS, vector(*bias, dtype_));
     const Tensor result = result_for(y);
@@ -140,15 +140,7 @@ class Lowering {
 
   // x = the sum over y of what reads it; bias is added after it.
   void backward_data(const Tensor& y, const Tensor& w, const Tensor* bias, const Tensor& x) {
-    if (is_product()) {
-      const Tensor result = result_for(x);
-      const ColumnGeometry g = columns();
-      const Tensor product = b_.scratch(dtype_, {g.rows(), g.width()});
-      add_product(b_, rows(activation(y)), matrix(dense(w)), product);
-      add_columns_back(b_, g, product, with_height(result));
-      if (bias) add_to_channels(b_, vector(*bias, dtype_), result);
-      return finish(result, x);
-    }
+    if (is_product()) return data_by_columns(y, w, bias, x);
     const bool strided = std::any_of(g_.stride.begin(), g_.stride.end(), [](int64_t s) { return s != 1; });
     if (!strided && prefers_patches(g_.y, g_.x)) {
       std::optional<Tensor> added;
@@ -158,7 +150,9 @@ class Lowering {
       return finish(result, x);
     }
     const lazyt_dtype_t wide = bias ? LAZYT_DTYPE_FLOAT32 : dtype_;  // one rounding, behind the bias
-    const memory::desc packed = query([&] { return data_desc(g_, wide, any(g_.w, dtype_), {}); }, DNNL_ARG_WEIGHTS);
+    const auto desc = asked([&] { return data_desc(g_, wide, any(g_.w, dtype_), {}); });
+    if (is_reference(desc)) return in_f32().data_by_columns(y, w, bias, x);
+    const memory::desc packed = desc.weights_desc();
     const Tensor result = wide == dtype_ ? result_for(x) : scratch_for(x, wide);
     add_primitive(b_, "convolution backward data", [g = g_, wide, packed](const auto& attr) { return data_desc(g, wide, packed, attr); }, {},
                   {{{DNNL_ARG_DIFF_DST, activation(y)}, {DNNL_ARG_WEIGHTS, pack(w, packed)}}, {{DNNL_ARG_DIFF_SRC, result}}, {}},
@@ -169,17 +163,14 @@ class Lowering {
 
   void backward_weights(const Tensor& x, const Tensor& y, const Tensor& w) {
     if (writes_past_weights()) return padded().backward_weights(with_depth_padded(x), y, w);
-    if (is_product()) {
-      const Tensor result = w.dtype == dtype_ ? w : b_.scratch(dtype_, w.dims());
-      add_product(b_, turned(rows(activation(y))), add_columns(b_, columns(), activation(x)), matrix(result));
-      finish(result, w);
-      return;
-    }
+    if (is_product() || writes_past_scratch()) return weights_by_columns(x, y, w);
     if (prefers_patches(g_.x, g_.y)) {
       add_weight_patches(activation(x), activation(y), w);
       return;
     }
-    const memory::desc packed = query([&] { return weights_desc(g_, any(g_.w, dtype_), {}); }, DNNL_ARG_DIFF_WEIGHTS);
+    const auto desc = asked([&] { return weights_desc(g_, any(g_.w, dtype_), {}); });
+    if (is_reference(desc)) return in_f32().weights_by_columns(x, y, w);
+    const memory::desc packed = desc.diff_weights_desc();
     const Tensor plain = w.dtype == dtype_ ? w : b_.scratch(dtype_, w.dims());
     const Tensor wide = grouped(with_height(plain), g_.groups);
     const memory::desc plain_desc = describe(wide);
@@ -205,6 +196,12 @@ class Lowering {
   // oneDNN 3.2's gradient of 3-d weights writes past them where it steps through a depth that is padded by 3 or more (a kernel of 7
   // with stride 2, the first of many video networks); found by fuzzing between guard pages. So x is padded before it.
   bool writes_past_weights() const { return g_.stride.size() == 3 && g_.stride[0] > 1 && g_.pad_begin[0] > 2; }
+  // Without AVX-512 its gradient of 1x1 weights that step over pixels writes past its scratch where x has fewer channels than a vector
+  // has lanes (found the same way): it is the product of y with the pixels of x that it meets.
+  bool writes_past_scratch() const {
+    const bool steps = std::ranges::any_of(g_.stride, [](int64_t s) { return s > 1; });
+    return steps && dtype_ == LAZYT_DTYPE_FLOAT32 && g_.groups == 1 && g_.w[1] < 16 && volume(g_.w, 2) == 1;
+  }
   Lowering padded() const {
     Lowering out = *this;
     out.g_.x[2] += g_.pad_begin[0] + std::max<int64_t>(g_.pad_end[0], 0);
@@ -220,6 +217,39 @@ class Lowering {
     inner.layout.offset += g_.pad_begin[0] * all.strides()[2];
     b_.copy(x, inner);
     return all;
+  }
+
+  Lowering in_f32() const {
+    Lowering out = *this;
+    out.dtype_ = out.g_.dtype = LAZYT_DTYPE_FLOAT32;
+    return out;
+  }
+  // Gradients as products, one of each group: of few pixels, and where oneDNN has its reference loop alone (3-d windows that padding
+  // reaches past; without AVX-512 others of many taps).
+  void data_by_columns(const Tensor& y, const Tensor& w, const Tensor* bias, const Tensor& x) {
+    const Tensor result = result_for(x), from = rows(activation(y)), weights = matrix(dense(w)), to = with_height(result);
+    const ColumnGeometry g = columns();
+    const Tensor product = b_.scratch(dtype_, {g.rows(), g.width()});
+    for (int64_t i = 0; i < g_.groups; ++i) {
+      add_product(b_, group(from, 1, i), group(weights, 0, i), product);
+      add_columns_back(b_, g, product, group(to, 1, i));
+    }
+    if (bias) add_to_channels(b_, vector(*bias, dtype_), result);
+    finish(result, x);
+  }
+  void weights_by_columns(const Tensor& x, const Tensor& y, const Tensor& w) {
+    const Tensor result = w.dtype == dtype_ ? w : b_.scratch(dtype_, w.dims()), from = activation(x), others = rows(activation(y));
+    for (int64_t i = 0; i < g_.groups; ++i)
+      add_product(b_, turned(group(others, 1, i)), add_columns(b_, columns(), group(from, 1, i)), group(matrix(result), 0, i));
+    finish(result, w);
+  }
+  // Group i's part of a dim that has those of all.
+  Tensor group(const Tensor& t, size_t dim, int64_t i) const {
+    Dims dims = t.dims();
+    dims[dim] /= g_.groups;
+    Tensor out = reshaped(t, dims, t.strides());
+    out.layout.offset += i * dims[dim] * t.strides()[dim];
+    return out;
   }
 
   // Few pixels: the weights are what moves. Measured: from four times as many y channels as rows of columns on; eight times,
@@ -275,10 +305,12 @@ class Lowering {
     strides[0] = taps * channels, strides[1] = 1;
     b_.copy(reshaped(result, w.dims(), strides), w);
   }
+  // Of one group.
   ColumnGeometry columns() const {
-    Dims dilation = g_.dilation;
-    for (int64_t& d : dilation) ++d;
-    return {g_.x, g_.y, Dims(g_.w.begin() + 2, g_.w.end()), g_.stride, g_.pad_begin, dilation};
+    ColumnGeometry out{g_.x, g_.y, Dims(g_.w.end() - static_cast<ptrdiff_t>(g_.stride.size()), g_.w.end()), g_.stride, g_.pad_begin, g_.dilation};
+    out.x[1] /= g_.groups;
+    for (int64_t& d : out.dilation) ++d;
+    return out;
   }
   // Weights as [y channels, x channels and taps], and activations as [images and pixels, channels].
   static Tensor matrix(const Tensor& w) { return reshaped(w, {w.dims()[0], volume(w.dims(), 1)}, {volume(w.dims(), 1), 1}); }
@@ -286,9 +318,8 @@ class Lowering {
   static Tensor turned(const Tensor& m) { return reshaped(m, {m.dims()[1], m.dims()[0]}, {m.strides()[1], m.strides()[0]}); }
 
   template <class Make>
-  memory::desc query(Make&& make, int arg) const {
-    return with_dnnl("convolution", std::min(thread_count(), useful_threads(work_)),
-                     [&] { return make().query_md(dnnl::query::exec_arg_md, arg); });
+  std::invoke_result_t<Make> asked(Make&& make) const {
+    return with_dnnl("convolution", std::min(thread_count(), useful_threads(work_)), make);
   }
 
   // An operand channels-last, in the dtype of the computation.
@@ -332,7 +363,7 @@ class Lowering {
   }
 
   Builder& b_;
-  const lazyt_dtype_t dtype_;
+  lazyt_dtype_t dtype_;
   Window g_;
   double work_;
 };
@@ -393,17 +424,6 @@ void lower_backward(Builder& b, const lazyt_node_t& node) {
   if (grad_bias) sum_channels(b, grad, *grad_bias);  // oneDNN's own takes up to ten times as long
 }
 
-// oneDNN computes the data's gradient of a 3-d convolution with its reference loop where the padding is wider than
-// the kernel reaches; a transposed convolution is such a gradient.
-bool has_reference(const ProgramView& program, const plugin::Records<lazyt_arg_t>& args, size_t first, bool backward, bool transposed) {
-  if (backward ? transposed || !program.ints(args[10])[0] : !transposed) return false;
-  const auto kernel = program.dims(program.values()[args[backward ? 2 : 1].payload]).subspan(2);
-  const auto padding = program.ints(args[first + 1]), dilation = program.ints(args[first + 2]);
-  for (size_t i = 0; i < kernel.size(); ++i)
-    if (padding[padding.size() == 1 ? 0 : i] > (kernel[i] - 1) * dilation[dilation.size() == 1 ? 0 : i]) return true;
-  return false;
-}
-
 Refusal accept(const ProgramView& program, const lazyt_node_t& node) {
   const bool backward = node.op == LAZYT_OP_CONVOLUTION_BACKWARD;
   const auto args = program.args(node);
@@ -419,8 +439,6 @@ Refusal accept(const ProgramView& program, const lazyt_node_t& node) {
     if (args[i].kind != LAZYT_ARG_INTS) return refuse_argument("onednn: a convolution whose geometry is not constant");
   if (args[first + 5].kind != LAZYT_ARG_INT) return refuse_argument("onednn: a convolution whose groups are not constant");
   const bool transposed = args[first + 3].payload;
-  if (input.rank == 5 && has_reference(program, args, first, backward, transposed))
-    return refuse_argument("onednn: the gradient of a 3-d convolution whose padding reaches past the kernel");
   if (transposed) {
     const auto stride = program.ints(args[first]), extra = program.ints(args[first + 4]);
     for (size_t i = 0; i < extra.size(); ++i)

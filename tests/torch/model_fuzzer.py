@@ -22,7 +22,7 @@ from random_models import LOSSES, OPTIMIZERS, Case, make
 from torch import Tensor, nn
 
 FACTOR = 16  # of eager's own distance from float64
-LEAST = 1e-5  # of the largest element
+LEAST = 1e-4  # of the largest element: what cancels (a scale before a norm) is no better
 Seen = list[tuple[str, Tensor]]
 
 

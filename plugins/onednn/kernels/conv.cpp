@@ -141,8 +141,7 @@ class Lowering {
   // x = the sum over y of what reads it; bias is added after it.
   void backward_data(const Tensor& y, const Tensor& w, const Tensor* bias, const Tensor& x) {
     if (is_product()) return data_by_columns(y, w, bias, x);
-    const bool strided = std::any_of(g_.stride.begin(), g_.stride.end(), [](int64_t s) { return s != 1; });
-    if (!strided && prefers_patches(g_.y, g_.x)) {
+    if (!is_strided() && prefers_patches(g_.y, g_.x)) {
       std::optional<Tensor> added;
       if (bias) added = vector(*bias, dtype_);
       const Tensor result = result_for(x);
@@ -199,8 +198,7 @@ class Lowering {
   // Without AVX-512 its gradient of 1x1 weights that step over pixels writes past its scratch where x has fewer channels than a vector
   // has lanes (found the same way): it is the product of y with the pixels of x that it meets.
   bool writes_past_scratch() const {
-    const bool steps = std::ranges::any_of(g_.stride, [](int64_t s) { return s > 1; });
-    return steps && dtype_ == LAZYT_DTYPE_FLOAT32 && g_.groups == 1 && g_.w[1] < 16 && volume(g_.w, 2) == 1;
+    return is_strided() && dtype_ == LAZYT_DTYPE_FLOAT32 && g_.groups == 1 && g_.w[1] < 16 && volume(g_.w, 2) == 1;
   }
   Lowering padded() const {
     Lowering out = *this;
@@ -252,6 +250,9 @@ class Lowering {
     return out;
   }
 
+  bool is_strided() const {
+    return std::ranges::any_of(g_.stride, [](int64_t s) { return s != 1; });
+  }
   // Few pixels: the weights are what moves. Measured: from four times as many y channels as rows of columns on; eight times,
   // where weights stay in the primitive's own format from one run to the next.
   bool is_product(int64_t times = 4) const {

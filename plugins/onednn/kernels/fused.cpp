@@ -16,7 +16,12 @@ using vm::Type;
 
 namespace {
 constexpr size_t kMaxOutside = 64;  // registers of the register machine that lie in memory before its code runs, or after
+
+// The instruction that rounds to halves of the dtype.
+tile::Source::Kind rounding_to(lazyt_dtype_t half) {
+  return half == LAZYT_DTYPE_FLOAT16 ? tile::Source::Kind::kRoundF16 : tile::Source::Kind::kRoundBf16;
 }
+}  // namespace
 
 Reg FusedKernel::load(const Tensor& t) {
   for (const Load& l : loads_)
@@ -126,8 +131,7 @@ Reg FusedKernel::round_to(Reg a, lazyt_dtype_t dtype) {
   }
   const Reg out = add_register(Type::kF32);
   code_.push_back({nullptr, dtype == LAZYT_DTYPE_FLOAT16 ? vm::table().round_f16 : vm::table().round_bf16,
-                   out, a, kNoReg, kNoReg,
-                   dtype == LAZYT_DTYPE_FLOAT16 ? tile::Source::Kind::kRoundF16 : tile::Source::Kind::kRoundBf16, vm::Op::kMove});
+                   out, a, kNoReg, kNoReg, rounding_to(dtype), vm::Op::kMove});
   return out;
 }
 
@@ -147,11 +151,6 @@ void FusedKernel::store(Reg r, const Tensor& t) {
   const Register& reg = registers_[r];
   // A conversion from halves alone is code too: the register machine has it.
   if (reg.source == Source::kLoad && is_half(loads_[reg.source_index].tensor.dtype) && !is_half(t.dtype)) r = op(vm::Op::kMove, r);
-  // A number is rounded where it is stored.
-  for (const Instruction& i : code_)
-    if (i.out == r && i.kind == (t.dtype == LAZYT_DTYPE_BFLOAT16 ? tile::Source::Kind::kRoundBf16 : tile::Source::Kind::kRoundF16) && is_half(t.dtype) &&
-        registers_[i.a].source == Source::kNumber)
-      r = i.a;
   stores_.push_back({t, r});
 }
 
@@ -173,7 +172,7 @@ std::optional<FusedKernel> FusedKernel::as_bits() const {
   for (const Load& l : loads_) to[l.reg] = out.load(pairs(l.tensor));
   for (const Instruction& i : code_) {
     const Reg a = to[i.a];
-    const bool moves = i.kind == (dtype == LAZYT_DTYPE_BFLOAT16 ? tile::Source::Kind::kRoundBf16 : tile::Source::Kind::kRoundF16) ||
+    const bool moves = i.kind == rounding_to(dtype) ||
                        (i.kind == tile::Source::Kind::kOp && i.op == vm::Op::kMove);
     if (moves) {
       to[i.out] = a;
@@ -293,6 +292,23 @@ std::optional<FusedKernel> FusedKernel::as_few() const {
   return out;
 }
 
+void FusedKernel::round_where_stored() {
+  std::vector<bool> read(registers_.size(), false);  // but by stores that round
+  for (const Instruction& i : code_)
+    for (Reg r : {i.a, i.b, i.c})
+      if (r != kNoReg) read[r] = true;
+  for (const Reduction& r : reductions_) read[r.reg] = true;
+  for (const Store& s : stores_)
+    if (!is_half(s.tensor.dtype)) read[s.reg] = true;
+  for (Store& s : stores_) {
+    if (!is_half(s.tensor.dtype)) continue;
+    const auto rounding = std::find_if(code_.begin(), code_.end(), [&](const Instruction& i) { return i.out == s.reg && i.kind == rounding_to(s.tensor.dtype); });
+    if (rounding == code_.end()) continue;
+    const Source of = registers_[rounding->a].source;
+    if (of == Source::kNumber || (of == Source::kNone && !read[s.reg])) s.reg = rounding->a;
+  }
+}
+
 void FusedKernel::drop_unread() {
   std::vector<bool> read(registers_.size(), false);
   for (const Store& s : stores_) read[s.reg] = true;
@@ -362,6 +378,7 @@ std::optional<FusedKernel::Choice> FusedKernel::as_choice() const {
 }
 
 void FusedKernel::build(Builder& b, const std::vector<StorageId>& may_alias_inputs) {
+  round_where_stored();
   drop_unread();
   if (auto few = as_few()) return few->build(b, may_alias_inputs);
   compute_numbers_once();

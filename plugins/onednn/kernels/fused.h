@@ -124,6 +124,7 @@ class FusedKernel {
   Reg index_of(vm::Op op, Reg a, Reg b);
   // x, if r is x / 2 * (1 + erf(x / sqrt 2)), as the toolkit's rule of gelu writes it; else kNoReg.
   Reg operand_of_gelu(Reg r) const;
+  void round_where_stored();  // not before, where nothing else reads what is rounded
   void drop_unread();  // instructions, loads and indices that nothing reads
   Reg add_register(vm::Type type, Source source = Source::kNone, uint32_t index = 0) {
     registers_.push_back({type, source, index});

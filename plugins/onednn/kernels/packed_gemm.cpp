@@ -14,6 +14,7 @@ namespace {
 constexpr int64_t kRows = 24 * kStrip, kDepth = 256, kBlockColumns = 1024;
 // Up to so many rows the right operand is read where it lies, if its rows are contiguous: each of its elements is met once or twice.
 constexpr int64_t kFewRows = 2 * kStrip;
+constexpr int64_t kWays = 8;      // lines that the first-level cache holds however many bytes they lie apart
 constexpr int64_t kTogether = 4;  // panels that are packed at once: their rows are longer
 
 int64_t rounded(int64_t n, int64_t size) { return pieces(n, size) * size; }
@@ -56,16 +57,17 @@ void pack_panels(const Matrix& b, const float* from, int64_t depth, int64_t some
 }
 
 void pack_strips(const Matrix& a, const float* from, int64_t some, int64_t depth, float* to) {
-  for (int64_t i = 0, count; i < some; i += count) {
-    count = next_strip(some - i);
-    const float* strip = from + i * a.row_stride;
-    float* out = to + i * depth;
-    if (a.column_stride == 1) {
-      products().strip.pack(out, strip, a.row_stride, static_cast<int>(count), depth);
-    } else {
-      for (int64_t p = 0; p < depth; ++p) std::copy_n(strip + p * a.column_stride, count, out + p * count);
-    }
+  const auto each_strip = [some](auto&& f) {
+    for (int64_t i = 0, count; i < some; i += count) f(i, count = next_strip(some - i));
+  };
+  if (a.column_stride == 1) {
+    each_strip([&](int64_t i, int64_t count) { products().strip.pack(to + i * depth, from + i * a.row_stride, a.row_stride, static_cast<int>(count), depth); });
+    return;
   }
+  for (int64_t p = 0; p < depth; p += kWays)
+    each_strip([&](int64_t i, int64_t count) {
+      products().strip.pack_turned(to + i * depth + p * count, from + i + p * a.column_stride, a.column_stride, static_cast<int>(count), std::min(kWays, depth - p));
+    });
 }
 
 // f(a block's first column and row, width and depth, where it lies among packed ones) for each block of a right operand.

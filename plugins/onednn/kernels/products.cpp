@@ -119,6 +119,7 @@ INLINE void strip(int64_t k, float alpha, const float* a, const float* b, int64_
   Vec<float> sums[kM][2] = {};
 #pragma GCC unroll 8
   for (int r = 0; r < kM; ++r) __builtin_prefetch(out + r * ldo, 1);
+#pragma GCC unroll 4  // the instructions of the loop itself count where a second program is on the core
   for (int64_t p = 0; p < k; ++p, a += kM, b += b_step) {
     const Vec<float> b0 = load(b, full), b1 = load(b + w, full);
 #pragma GCC unroll 8
@@ -192,6 +193,12 @@ void pack_strip(float* out, const float* in, int64_t in_row, int rows, int64_t k
   }
   for (; p < k; ++p)
     for (int i = 0; i < rows; ++i) out[p * rows + i] = in[i * in_row + p];
+}
+void pack_strip_turned(float* out, const float* in, int64_t in_column, int rows, int64_t k) {
+  constexpr int w = kWidth<float>;
+  for (int64_t p = 0; p + 1 < k; ++p, in += in_column, out += rows)
+    for (int i = 0; i < rows; i += w) store(out + i, load(in + i, std::min(w, rows - i)), Full<float>{});
+  for (int i = 0; i < rows; i += w) store(out + i, load(in + i, std::min(w, rows - i)), std::min(w, rows - i));
 }
 
 template <class C>
@@ -278,7 +285,7 @@ constexpr TileKernels<C> tile_kernels() {
 
 constexpr Products kProducts = {tile_kernels<float>(), tile_kernels<double>(),
                                 gemm<uint64_t, false>, gemm<uint32_t, false>, gemm<uint16_t, false>, gemm<uint8_t, false>,
-                                gemm<uint32_t, false, true>, Strip{2 * kWidth<float>, strip_of, pack_strip},
+                                gemm<uint32_t, false, true>, Strip{2 * kWidth<float>, strip_of, pack_strip, pack_strip_turned},
                                 gather_four<float>, gather_four<double>,
                                 transpose<uint32_t>, transpose<uint64_t>};
 

@@ -32,6 +32,8 @@ struct Strip {
   void (*multiply)(int rows, int64_t k, float alpha, const float* a, const float* b, int64_t b_step, float* out, int64_t ldo, bool accumulate);
   // out[p * rows + i] = in[i * in_row + p], p < k; writes up to kStripSlack elements more.
   void (*pack)(float* out, const float* in, int64_t in_row, int rows, int64_t k);
+  // out[p * rows + i] = in[p * in_column + i], p < k > 0.
+  void (*pack_turned)(float* out, const float* in, int64_t in_column, int rows, int64_t k);
 };
 inline constexpr int kStripSlack = 16;
 

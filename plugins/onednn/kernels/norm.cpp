@@ -89,6 +89,15 @@ bool mask_at(Builder& b, const lazyt_arg_t& mask, uint64_t i) { return b.program
 constexpr int64_t kPiece = 256;
 int64_t pieces_of(int64_t n) { return std::max<int64_t>((n + kPiece - 1) / kPiece, 1); }
 
+// The variance, from sums about a mean that was rounded, of which what is left is added (Chan, Golub and LeVeque, Algorithms for
+// computing the sample variance, 1983: two passes, corrected). Where all elements are one number, the mean is that number.
+template <class C>
+double centre(C& mean, double sum, double squares, double count) {
+  const double left = sum / count, variance = squares / count - left * left;
+  mean = static_cast<C>(static_cast<double>(mean) + left);
+  return variance < 0 ? 0 : variance;
+}
+
 // ---- layer norm, RMS norm: rows of n elements, one weight an element
 
 struct RowsOf {
@@ -131,8 +140,11 @@ void lower_row_norm(Builder& b, const lazyt_node_t& node) {
                 return kernels.norm_short(y + begin * n, means ? means + begin : nullptr, rstds ? rstds + begin : nullptr, x + begin * n,
                                           end - begin, n, !kRms, e, w, bi);
               for (int64_t i = begin; i < end; ++i) {
-                const C mu = kRms ? C(0) : static_cast<C>(kernels.sum(x + i * n, n) / count);
-                const C r = static_cast<C>(1 / std::sqrt(kernels.sum_squares(x + i * n, n, mu) / count + e));
+                C mu = kRms ? C(0) : static_cast<C>(kernels.sum(x + i * n, n) / count);
+                double about[2];
+                kernels.deviations(about, x + i * n, n, mu);
+                const double variance = kRms ? about[1] / count : centre(mu, about[0], about[1], count);
+                const C r = static_cast<C>(1 / std::sqrt(variance + e));
                 kernels.normalize(y + i * n, x + i * n, n, mu, r, w, bi);
                 if (means) means[i] = mu;
                 if (rstds) rstds[i] = r;
@@ -256,14 +268,21 @@ Tensor lay(Builder& b, const Tensor& t, const Slab& slab, lazyt_dtype_t dtype) {
   return out;
 }
 
-// out[n][c] = sum over hw of what the kernels sum: row(offset, image, channel) gives one sum; columns(sums, offset,
-// rows, image) adds up rows of all channels, in parts[piece][c].
-template <class C, class Row, class Columns>
+// out[k][n][c], k < kNumbers = sums over hw of what the kernels sum: row(sums, offset, image, channel) gives those of a channel;
+// columns(sums, offset, rows, image) adds up rows of all channels, in parts[piece][k][c].
+template <int kNumbers, class C, class Row, class Columns>
 void channel_sums(const Frame& frame, const Slab& s, C* out, C* parts, Row row, Columns columns) {
-  const int64_t work = s.n * s.c * s.hw;
+  const int64_t images = s.n * s.c, work = images * s.hw;
+  const auto put = [&](int64_t i, const double* sums) {
+    for (int k = 0; k < kNumbers; ++k) out[k * images + i] = static_cast<C>(sums[k]);
+  };
   if (!s.last) {
-    parallel(frame, s.n * s.c, work, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) row(out + i, i * s.hw, i / s.c, i % s.c);
+    parallel(frame, images, work, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        double sums[kNumbers];
+        row(sums, i * s.hw, i / s.c, i % s.c);
+        put(i, sums);
+      }
     });
     return;
   }
@@ -271,17 +290,17 @@ void channel_sums(const Frame& frame, const Slab& s, C* out, C* parts, Row row, 
   parallel(frame, s.n * pieces, work, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t image = i / pieces, first = i % pieces * kPiece;
-      C* sums = parts + i * s.c;
-      std::fill(sums, sums + s.c, C(0));
+      C* sums = parts + i * kNumbers * s.c;
+      std::fill(sums, sums + kNumbers * s.c, C(0));
       columns(sums, (image * s.hw + first) * s.c, std::min(kPiece, s.hw - first), image);
     }
   });
-  for (int64_t image = 0; image < s.n; ++image)
-    for (int64_t c = 0; c < s.c; ++c) {
-      double sum = 0;
-      for (int64_t p = 0; p < pieces; ++p) sum += static_cast<double>(parts[(image * pieces + p) * s.c + c]);
-      out[image * s.c + c] = static_cast<C>(sum);
-    }
+  for (int64_t i = 0; i < images; ++i) {
+    double sums[kNumbers] = {};
+    for (int64_t p = 0; p < pieces; ++p)
+      for (int k = 0; k < kNumbers; ++k) sums[k] += static_cast<double>(parts[((i / s.c * pieces + p) * kNumbers + k) * s.c + i % s.c]);
+    put(i, sums);
+  }
 }
 // f(image, channel, offset, count) row by row, or g(image, offset, rows) piece by piece.
 template <class F, class G>
@@ -317,7 +336,7 @@ void lower_group_norm(Builder& b, const lazyt_node_t& node) {
   const Tensor out = b.make(node.results, strides_of(slab, in.dims()));
   const Result mean(b, node.results + 1, in.dtype, slab.n * groups), rstd(b, node.results + 2, in.dtype, slab.n * groups);
   const lazyt_dtype_t compute = compute_dtype(in.dtype);
-  const Tensor sums = b.scratch(compute, {3, slab.n, slab.c}), parts = b.scratch(compute, {slab.n * slab.pieces(), slab.c});
+  const Tensor sums = b.scratch(compute, {4, slab.n, slab.c}), parts = b.scratch(compute, {slab.n * slab.pieces(), 2, slab.c});
   const Tensor scratch_mean = b.scratch(compute, {slab.n * groups});
   with_floating(in.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -327,32 +346,32 @@ void lower_group_norm(Builder& b, const lazyt_node_t& node) {
       const T* x = frame.at<T>(in);
       T* y = frame.at<T>(out);
       const C *w = weight.template at<C>(frame), *bi = bias.template at<C>(frame);
-      C *s = frame.at<C>(sums), *shift = s + slab.n * slab.c, *bias_of = shift + slab.n * slab.c, *part = frame.at<C>(parts), *mu = frame.at<C>(scratch_mean);
+      const int64_t images = slab.n * slab.c;
+      C *s = frame.at<C>(sums), *shift = s + 2 * images, *bias_of = shift + images, *part = frame.at<C>(parts), *mu = frame.at<C>(scratch_mean);
       C *means = mean.template at<C>(frame), *rstds = rstd.template at<C>(frame);
       const double count = static_cast<double>(per_group * slab.hw), e = frame.as_double(eps);
-      auto total_of = [&](int64_t i) {  // of a group, from the sums of its channels
+      auto total_of = [&](int64_t i, const C* of) {  // of a group, from the sums of its channels
         double total = 0;
-        for (int64_t c = 0; c < per_group; ++c) total += static_cast<double>(s[i * per_group + c]);
+        for (int64_t c = 0; c < per_group; ++c) total += static_cast<double>(of[i * per_group + c]);
         return total;
       };
-      channel_sums(
-          frame, slab, s, part, [&](C* o, int64_t at, int64_t, int64_t) { *o = static_cast<C>(kernels.sum(x + at, slab.hw)); },
+      auto put_mean = [&](int64_t i) { std::fill(shift + i * per_group, shift + (i + 1) * per_group, mu[i]); };
+      channel_sums<1>(
+          frame, slab, s, part, [&](double* o, int64_t at, int64_t, int64_t) { *o = kernels.sum(x + at, slab.hw); },
           [&](C* o, int64_t at, int64_t rows, int64_t) { kernels.column_sums(o, x + at, rows, slab.c, slab.c); });
       for (int64_t i = 0; i < slab.n * groups; ++i) {
-        mu[i] = static_cast<C>(total_of(i) / count);
-        std::fill(shift + i * per_group, shift + (i + 1) * per_group, mu[i]);
+        mu[i] = static_cast<C>(total_of(i, s) / count);
+        put_mean(i);
       }
-      channel_sums(
-          frame, slab, s, part,
-          [&](C* o, int64_t at, int64_t image, int64_t c) {
-            *o = static_cast<C>(kernels.sum_squares(x + at, slab.hw, shift[image * slab.c + c]));
-          },
+      channel_sums<2>(
+          frame, slab, s, part, [&](double* o, int64_t at, int64_t image, int64_t c) { kernels.deviations(o, x + at, slab.hw, shift[image * slab.c + c]); },
           [&](C* o, int64_t at, int64_t rows, int64_t image) {
-            kernels.column_squares(o, x + at, shift + image * slab.c, rows, slab.c, slab.c);
+            kernels.column_deviations(o, o + slab.c, x + at, shift + image * slab.c, rows, slab.c, slab.c);
           });
       // From here on s is the scale of each channel.
       for (int64_t i = 0; i < slab.n * groups; ++i) {
-        const double r = 1 / std::sqrt(total_of(i) / count + e);
+        const double r = 1 / std::sqrt(centre(mu[i], total_of(i, s), total_of(i, s + images), count) + e);
+        put_mean(i);
         if (means) means[i] = mu[i];
         if (rstds) rstds[i] = static_cast<C>(r);
         for (int64_t c = 0; c < per_group; ++c) {
@@ -381,35 +400,12 @@ void lower_group_norm(Builder& b, const lazyt_node_t& node) {
 template <class T, class C>
 void channel_backward_sums(const Frame& frame, const Slab& s, const T* g, const T* x, const C* mean, C* sums, C* parts) {
   const RowKernels<T>& kernels = rows().of<T>();
-  const int64_t images = s.n * s.c;
-  C *sums_g = sums, *sums_gx = sums + images;
-  if (!s.last) {
-    parallel(frame, images, images * s.hw, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        double two[2];
-        kernels.backward_sums(two, g + i * s.hw, x + i * s.hw, s.hw, mean[i], nullptr);
-        sums_g[i] = static_cast<C>(two[0]);
-        sums_gx[i] = static_cast<C>(two[1]);
-      }
-    });
-    return;
-  }
-  const int64_t pieces = s.pieces();
-  parallel(frame, s.n * pieces, images * s.hw, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const int64_t image = i / pieces, first = i % pieces * kPiece, at = (image * s.hw + first) * s.c;
-      C* own = parts + i * 2 * s.c;
-      std::fill(own, own + 2 * s.c, C(0));
-      kernels.column_backward_sums(own, own + s.c, g + at, x + at, mean + image * s.c, std::min(kPiece, s.hw - first), s.c, s.c);
-    }
-  });
-  for (int64_t i = 0; i < images; ++i) {
-    double two[2] = {0, 0};
-    for (int64_t p = 0; p < pieces; ++p)
-      for (int64_t k = 0; k < 2; ++k) two[k] += static_cast<double>(parts[((i / s.c * pieces + p) * 2 + k) * s.c + i % s.c]);
-    sums_g[i] = static_cast<C>(two[0]);
-    sums_gx[i] = static_cast<C>(two[1]);
-  }
+  channel_sums<2>(
+      frame, s, sums, parts,
+      [&](double* two, int64_t at, int64_t image, int64_t c) { kernels.backward_sums(two, g + at, x + at, s.hw, mean[image * s.c + c], nullptr); },
+      [&](C* own, int64_t at, int64_t rows, int64_t image) {
+        kernels.column_backward_sums(own, own + s.c, g + at, x + at, mean + image * s.c, rows, s.c, s.c);
+      });
 }
 
 // grad_in = a g + b (x - mean) + c, with the four numbers for each (image, channel).
@@ -513,7 +509,7 @@ void lower_batch_norm(Builder& b, const lazyt_node_t& node) {
   const Result new_mean = kind.updates ? Result(b, node.results + 3, in.dtype, slab.c) : Result();
   const Result new_var = kind.updates ? Result(b, node.results + 4, in.dtype, slab.c) : Result();
   const lazyt_dtype_t compute = compute_dtype(in.dtype);
-  const Tensor sums = b.scratch(compute, {slab.n, slab.c}), parts = b.scratch(compute, {slab.n * slab.pieces(), slab.c});
+  const Tensor sums = b.scratch(compute, {2, slab.n, slab.c}), parts = b.scratch(compute, {slab.n * slab.pieces(), 2, slab.c});
   const Tensor scales = b.scratch(compute, {3, slab.c});
   const auto writes = storages(mean, invstd, new_mean, new_var, sums, parts, scales);
   with_floating(in.dtype, [&](auto tag) {
@@ -529,25 +525,23 @@ void lower_batch_norm(Builder& b, const lazyt_node_t& node) {
       C *means = mean.template at<C>(frame), *invstds = invstd.template at<C>(frame);
       C *nm = new_mean.template at<C>(frame), *nv = new_var.template at<C>(frame);
       const double count = static_cast<double>(slab.n * slab.hw), e = frame.as_double(eps), m = frame.as_double(momentum);
-      auto total_of = [&](int64_t c) {
+      auto total_of = [&](int64_t c, const C* of) {
         double total = 0;
-        for (int64_t i = 0; i < slab.n; ++i) total += static_cast<double>(s[i * slab.c + c]);
+        for (int64_t i = 0; i < slab.n; ++i) total += static_cast<double>(of[i * slab.c + c]);
         return total;
       };
       if (training) {
-        channel_sums(
-            frame, slab, s, part, [&](C* o, int64_t at, int64_t, int64_t) { *o = static_cast<C>(kernels.sum(x + at, slab.hw)); },
+        channel_sums<1>(
+            frame, slab, s, part, [&](double* o, int64_t at, int64_t, int64_t) { *o = kernels.sum(x + at, slab.hw); },
             [&](C* o, int64_t at, int64_t rows, int64_t) { kernels.column_sums(o, x + at, rows, slab.c, slab.c); });
-        for (int64_t c = 0; c < slab.c; ++c) mu[c] = static_cast<C>(total_of(c) / count);
-        channel_sums(
-            frame, slab, s, part,
-            [&](C* o, int64_t at, int64_t, int64_t c) { *o = static_cast<C>(kernels.sum_squares(x + at, slab.hw, mu[c])); },
-            [&](C* o, int64_t at, int64_t rows, int64_t) { kernels.column_squares(o, x + at, mu, rows, slab.c, slab.c); });
+        for (int64_t c = 0; c < slab.c; ++c) mu[c] = static_cast<C>(total_of(c, s) / count);
+        channel_sums<2>(
+            frame, slab, s, part, [&](double* o, int64_t at, int64_t, int64_t c) { kernels.deviations(o, x + at, slab.hw, mu[c]); },
+            [&](C* o, int64_t at, int64_t rows, int64_t) { kernels.column_deviations(o, o + slab.c, x + at, mu, rows, slab.c, slab.c); });
       }
       for (int64_t c = 0; c < slab.c; ++c) {
-        const double squares = training ? total_of(c) : 0;
+        const double var_c = training ? centre(mu[c], total_of(c, s), total_of(c, s + slab.n * slab.c), count) : static_cast<double>(old_var[c]);
         const double mean_c = static_cast<double>(training ? mu[c] : old_mean[c]);
-        const double var_c = training ? squares / count : static_cast<double>(old_var[c]);
         const double inv = 1 / std::sqrt(var_c + e), a = inv * (w ? static_cast<double>(w[c]) : 1.0);
         mu[c] = static_cast<C>(mean_c);
         scale[c] = static_cast<C>(a);
@@ -555,7 +549,7 @@ void lower_batch_norm(Builder& b, const lazyt_node_t& node) {
         if (means) means[c] = static_cast<C>(mean_c);
         if (invstds) invstds[c] = static_cast<C>(inv);
         if (nm) nm[c] = training ? static_cast<C>(m * mean_c + (1 - m) * static_cast<double>(old_mean[c])) : old_mean[c];
-        if (nv) nv[c] = training ? static_cast<C>(m * squares / (count - 1) + (1 - m) * static_cast<double>(old_var[c])) : old_var[c];
+        if (nv) nv[c] = training ? static_cast<C>(m * var_c * count / (count - 1) + (1 - m) * static_cast<double>(old_var[c])) : old_var[c];
       }
       for_slab(
           frame, slab, [&](int64_t, int64_t c, int64_t at, int64_t n) { kernels.affine(y + at, x + at, n, mu[c], scale[c], shift[c]); },

@@ -503,26 +503,53 @@ double sum(const T* in, int64_t n) {
   return run_sum<T>(n, [&](int64_t i, auto c) __attribute__((always_inline)) { return load(in + i, c); });
 }
 template <class T>
-double sum_squares(const T* in, int64_t n, Compute<T> shift) {
-  return run_sum<T>(n, [&](int64_t i, auto c) __attribute__((always_inline)) {
-    const auto d = load(in + i, c) - shift;
-    return d * d;
-  });
+void deviations(double* sums, const T* in, int64_t n, Compute<T> shift) {
+  using C = Compute<T>;
+  sums[0] = sums[1] = 0;
+  for (int64_t begin = 0; begin < n; begin += kRun) {
+    Vec<C> first[4] = {}, squares[4] = {};
+    sweep<C>(n - begin < kRun ? n - begin : kRun, [&](int64_t i, auto c, int k) __attribute__((always_inline)) {
+      const Vec<C> d = keep<C>(load(in + begin + i, c) - shift, c, C(0));
+      first[k] += d;
+      squares[k] += d * d;
+    });
+    sums[0] += total<C>(first);
+    sums[1] += total<C>(squares);
+  }
+}
+// f(row, how many) for rows that are added up before they join the sums in memory.
+template <class F>
+INLINE void by_rows(int64_t n, F f) {
+  constexpr int kRows = 4;
+  int64_t i = 0;
+  for (; i + kRows <= n; i += kRows) f(i, std::integral_constant<int, kRows>());
+  for (; i < n; ++i) f(i, std::integral_constant<int, 1>());
 }
 template <class T>
 void column_sums(Compute<T>* sums, const T* in, int64_t n, int64_t stride, int64_t width) {
-  for (int64_t i = 0; i < n; ++i)
+  by_rows(n, [&](int64_t i, auto rows) __attribute__((always_inline)) {
     across<Compute<T>>(width, [&](int64_t j, auto c) __attribute__((always_inline)) {
-      store(sums + j, load(sums + j, c) + load(in + i * stride + j, c), c);
+      Vec<Compute<T>> sum = load(sums + j, c);
+      for (int r = 0; r < rows(); ++r) sum += load(in + (i + r) * stride + j, c);
+      store(sums + j, sum, c);
     });
+  });
 }
 template <class T>
-void column_squares(Compute<T>* sums, const T* in, const Compute<T>* shift, int64_t n, int64_t stride, int64_t width) {
-  for (int64_t i = 0; i < n; ++i)
+void column_deviations(Compute<T>* sums, Compute<T>* squares, const T* in, const Compute<T>* shift, int64_t n, int64_t stride, int64_t width) {
+  by_rows(n, [&](int64_t i, auto rows) __attribute__((always_inline)) {
     across<Compute<T>>(width, [&](int64_t j, auto c) __attribute__((always_inline)) {
-      const auto d = load(in + i * stride + j, c) - load(shift + j, c);
-      store(sums + j, load(sums + j, c) + d * d, c);
+      const Vec<Compute<T>> from = load(shift + j, c);
+      Vec<Compute<T>> sum = load(sums + j, c), square = load(squares + j, c);
+      for (int r = 0; r < rows(); ++r) {
+        const Vec<Compute<T>> d = load(in + (i + r) * stride + j, c) - from;
+        sum += d;
+        square += d * d;
+      }
+      store(sums + j, sum, c);
+      store(squares + j, square, c);
     });
+  });
 }
 
 // ---- normalisations
@@ -685,7 +712,7 @@ INLINE void dots_of(const T* a, int64_t stride, const T* x, int64_t x_stride, in
     for (int r = 0; r < kRows; ++r) {
       const T* p = a + r * stride + j;
       if (kRows * kVectors <= 4)  // else memory is not the limit
-        for (int i = 0; i < 2 * w; i += 64 / sizeof(T)) prefetch(p + i, 4096);
+        for (int i = 0; i < 2 * w; i += 64 / sizeof(T)) prefetch(p + i, 4096, prefetch_matrix_mask);
       auto [b, c] = load_two(p);
       if (kVectors > 1 && kRows * kVectors > 2) stay(b), stay(c);
       for (int s = 0; s < kVectors; ++s) even[r][s] = fma(b, v[s][0], even[r][s]), odd[r][s] = fma(c, v[s][1], odd[r][s]);
@@ -738,7 +765,7 @@ constexpr RowKernels<T> row_kernels() {
           kMostShort<T>, std::max(kMostTogether<T>, int64_t{kMostShort<T>}),
           softmax_short<T>, log_softmax_short<T>, softmax_backward_short<T>, log_softmax_backward_short<T>, logsumexp_short<T>, norm_short<T>, norm_backward_short<T>,
           softmax_columns<T>, log_softmax_columns<T>, softmax_backward_columns<T>, log_softmax_backward_columns<T>,
-          sum<T>, sum_squares<T>, column_sums<T>, column_squares<T>, normalize<T>, affine<T>, affine_columns<T>,
+          sum<T>, deviations<T>, column_sums<T>, column_deviations<T>, normalize<T>, affine<T>, affine_columns<T>,
           backward_sums<T>, backward<T>, backward_weights<T>, column_backward_sums<T>, backward_columns<T>,
           dots<T>, dots_of_several<T>, load_all<T>, store_all<T>, add<T>, add_scaled<T>};
 }

@@ -46,12 +46,12 @@ struct RowKernels {
   void (*log_softmax_backward_columns)(T* grad_in, const T* grad, const T* out, int64_t n, int64_t grad_in_stride,
                                        int64_t grad_stride, int64_t out_stride, int width);
 
-  // Sum of x, and of (x - shift)^2.
   double (*sum)(const T* in, int64_t n);
-  double (*sum_squares)(const T* in, int64_t n, C shift);
-  // sums[j] += x, and += (x - shift[j])^2, over n rows of `width` columns (any number).
+  // sums[0] = sum of x - shift, sums[1] = sum of (x - shift)^2.
+  void (*deviations)(double* sums, const T* in, int64_t n, C shift);
+  // sums[j] += x, over n rows of `width` columns (any number); sums[j] += x - shift[j], squares[j] += (x - shift[j])^2.
   void (*column_sums)(C* sums, const T* in, int64_t n, int64_t stride, int64_t width);
-  void (*column_squares)(C* sums, const T* in, const C* shift, int64_t n, int64_t stride, int64_t width);
+  void (*column_deviations)(C* sums, C* squares, const T* in, const C* shift, int64_t n, int64_t stride, int64_t width);
 
   // out = (x - mean) * rstd * weight + bias
   void (*normalize)(T* out, const T* in, int64_t n, C mean, C rstd, const C* weight, const C* bias);

@@ -65,8 +65,9 @@ const Isa& isa() {
 
 #ifdef __x86_64__
 const size_t prefetch_mask = (__builtin_cpu_init(), __builtin_cpu_is("intel")) ? ~size_t{0} : 0;
+const size_t prefetch_matrix_mask = __builtin_cpu_is("znver3") ? ~size_t{0} : prefetch_mask;
 #else
-const size_t prefetch_mask = 0;
+const size_t prefetch_mask = 0, prefetch_matrix_mask = 0;
 #endif
 
 const vm::Table& vm::table() { return isa().table; }

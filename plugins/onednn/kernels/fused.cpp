@@ -172,8 +172,7 @@ std::optional<FusedKernel> FusedKernel::as_bits() const {
   for (const Load& l : loads_) to[l.reg] = out.load(pairs(l.tensor));
   for (const Instruction& i : code_) {
     const Reg a = to[i.a];
-    const bool moves = i.kind == rounding_to(dtype) ||
-                       (i.kind == tile::Source::Kind::kOp && i.op == vm::Op::kMove);
+    const bool moves = i.kind == rounding_to(dtype) || (i.kind == tile::Source::Kind::kOp && i.op == vm::Op::kMove);
     if (moves) {
       to[i.out] = a;
     } else if (i.kind != tile::Source::Kind::kOp) {

@@ -196,9 +196,14 @@ void pack_strip(float* out, const float* in, int64_t in_row, int rows, int64_t k
 }
 void pack_strip_turned(float* out, const float* in, int64_t in_column, int rows, int64_t k) {
   constexpr int w = kWidth<float>;
-  for (int64_t p = 0; p + 1 < k; ++p, in += in_column, out += rows)
-    for (int i = 0; i < rows; i += w) store(out + i, load(in + i, std::min(w, rows - i)), Full<float>{});
-  for (int i = 0; i < rows; i += w) store(out + i, load(in + i, std::min(w, rows - i)), std::min(w, rows - i));
+  for (int64_t p = 0; p < k; ++p, in += in_column, out += rows)
+    for (int i = 0; i < rows; i += w) {
+      const int some = std::min(w, rows - i);
+      if ((k - p) * rows - i >= w)
+        store(out + i, load(in + i, some), Full<float>{});  // what follows is written over
+      else
+        store(out + i, load(in + i, some), some);
+    }
 }
 
 template <class C>

@@ -45,7 +45,7 @@ ONE_PASS = "one pass over memory"
 BY_ELEMENT = "of f64 the C library's function, element by element"
 WIDE = "a 64-bit number takes 64 random bits (PRG-7), of which eager draws 32 where the range is small"
 F32_PRODUCTS = "eager multiplies f16 as it is; we convert, and multiply f32"
-BY_MACHINE = "a division and two choices by instructions that hand a tile on: what eager keeps in registers is spilled (without AVX-512)"
+BY_MACHINE = "a division and two choices by instructions that hand a tile on: what eager keeps in registers is spilled"
 PLACES_IN_F64 = "places are counted in f64, as arange's are"
 IN_F64 = "f32 is multiplied in f64, whose range no partial product leaves; eager's may overflow on the way"
 # By an operator's name, or name and dtype.
@@ -53,8 +53,6 @@ SLOWER: dict[str, str] = {
     "lgamma": BY_ELEMENT,
     "lazyt:randint": WIDE,
     "linspace": PLACES_IN_F64,
-    "hardswish_backward bfloat16": BY_MACHINE,
-    "hardswish_backward float16": BY_MACHINE,
     "linear float16": F32_PRODUCTS,
     "addmm float16": F32_PRODUCTS,
     "prod float32": IN_F64,
@@ -75,6 +73,8 @@ SLOWER: dict[str, str] = {
     """.split(),  # noqa: SIM905
     ONE_PASS,
 )
+if torch.backends.cpu.get_cpu_capability() != "AVX512":
+    SLOWER |= {"hardswish_backward bfloat16": BY_MACHINE, "hardswish_backward float16": BY_MACHINE}
 # Nothing to time: no data moves, or the result is what memory held.
 UNTIMED = set(
     "t permute transpose.int slice.Tensor select.int expand view reshape squeeze.dims unsqueeze diagonal as_strided alias "

@@ -89,15 +89,6 @@ bool mask_at(Builder& b, const lazyt_arg_t& mask, uint64_t i) { return b.program
 constexpr int64_t kPiece = 256;
 int64_t pieces_of(int64_t n) { return std::max<int64_t>((n + kPiece - 1) / kPiece, 1); }
 
-// The variance, from sums about a mean that was rounded, of which what is left is added (Chan, Golub and LeVeque, Algorithms for
-// computing the sample variance, 1983: two passes, corrected). Where all elements are one number, the mean is that number.
-template <class C>
-double centre(C& mean, double sum, double squares, double count) {
-  const double left = sum / count, variance = squares / count - left * left;
-  mean = static_cast<C>(static_cast<double>(mean) + left);
-  return variance < 0 ? 0 : variance;
-}
-
 // ---- layer norm, RMS norm: rows of n elements, one weight an element
 
 struct RowsOf {
@@ -143,7 +134,7 @@ void lower_row_norm(Builder& b, const lazyt_node_t& node) {
                 C mu = kRms ? C(0) : static_cast<C>(kernels.sum(x + i * n, n) / count);
                 double about[2];
                 kernels.deviations(about, x + i * n, n, mu);
-                const double variance = kRms ? about[1] / count : centre(mu, about[0], about[1], count);
+                const double variance = kRms ? about[1] / count : centre(mu, about[0], about[1], count) / count;
                 const C r = static_cast<C>(1 / std::sqrt(variance + e));
                 kernels.normalize(y + i * n, x + i * n, n, mu, r, w, bi);
                 if (means) means[i] = mu;
@@ -370,7 +361,7 @@ void lower_group_norm(Builder& b, const lazyt_node_t& node) {
           });
       // From here on s is the scale of each channel.
       for (int64_t i = 0; i < slab.n * groups; ++i) {
-        const double r = 1 / std::sqrt(centre(mu[i], total_of(i, s), total_of(i, s + images), count) + e);
+        const double r = 1 / std::sqrt(centre(mu[i], total_of(i, s), total_of(i, s + images), count) / count + e);
         put_mean(i);
         if (means) means[i] = mu[i];
         if (rstds) rstds[i] = static_cast<C>(r);
@@ -540,7 +531,7 @@ void lower_batch_norm(Builder& b, const lazyt_node_t& node) {
             [&](C* o, int64_t at, int64_t rows, int64_t) { kernels.column_deviations(o, o + slab.c, x + at, mu, rows, slab.c, slab.c); });
       }
       for (int64_t c = 0; c < slab.c; ++c) {
-        const double var_c = training ? centre(mu[c], total_of(c, s), total_of(c, s + slab.n * slab.c), count) : static_cast<double>(old_var[c]);
+        const double var_c = training ? centre(mu[c], total_of(c, s), total_of(c, s + slab.n * slab.c), count) / count : static_cast<double>(old_var[c]);
         const double mean_c = static_cast<double>(training ? mu[c] : old_mean[c]);
         const double inv = 1 / std::sqrt(var_c + e), a = inv * (w ? static_cast<double>(w[c]) : 1.0);
         mu[c] = static_cast<C>(mean_c);

@@ -621,12 +621,19 @@ void backward_weights(Compute<T>* grad_weight, Compute<T>* grad_bias, const T* g
 template <class T>
 void column_backward_sums(Compute<T>* sums_g, Compute<T>* sums_gx, const T* grad, const T* in, const Compute<T>* mean,
                           int64_t n, int64_t stride, int64_t width) {
-  for (int64_t i = 0; i < n; ++i)
+  by_rows(n, [&](int64_t i, auto rows) __attribute__((always_inline)) {
     across<Compute<T>>(width, [&](int64_t j, auto c) __attribute__((always_inline)) {
-      const auto g = load(grad + i * stride + j, c);
-      store(sums_g + j, load(sums_g + j, c) + g, c);
-      store(sums_gx + j, load(sums_gx + j, c) + g * (load(in + i * stride + j, c) - load(mean + j, c)), c);
+      const Vec<Compute<T>> from = load(mean + j, c);
+      Vec<Compute<T>> sum = load(sums_g + j, c), sum_gx = load(sums_gx + j, c);
+      for (int r = 0; r < rows(); ++r) {
+        const Vec<Compute<T>> g = load(grad + (i + r) * stride + j, c);
+        sum += g;
+        sum_gx += g * (load(in + (i + r) * stride + j, c) - from);
+      }
+      store(sums_g + j, sum, c);
+      store(sums_gx + j, sum_gx, c);
     });
+  });
 }
 template <class T>
 void backward_columns(T* grad_in, const T* grad, const T* in, const Compute<T>* mean, const Compute<T>* a,

@@ -104,6 +104,16 @@ inline const RowKernels<BFloat16>& Rows::of<BFloat16>() const { return bf16; }
 template <>
 inline const RowKernels<Half>& Rows::of<Half>() const { return f16; }
 
+// The sum of squares about the mean, from the two sums about a mean that was rounded, to which what is left is added (Chan,
+// Golub and LeVeque, Algorithms for computing the sample variance, 1983: two passes, corrected). Where all elements are one
+// number, the mean is that number.
+template <class C>
+double centre(C& mean, double sum, double squares, double count) {
+  const double left = sum / count, about_mean = squares - left * sum;
+  mean = static_cast<C>(static_cast<double>(mean) + left);
+  return about_mean < 0 ? 0 : about_mean;
+}
+
 const Rows& rows_portable();
 #ifdef __x86_64__
 const Rows& rows_avx2();

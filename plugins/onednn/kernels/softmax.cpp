@@ -196,14 +196,12 @@ void lower_variance(Builder& b, const lazyt_node_t& node) {
       const double n = static_cast<double>(lines.n);
       const double divisor = std::max(0.0, n - frame.as_double(correction));
       for_lines(frame, lines, 1, [&](const auto& at, int64_t) {
-        // About the rounded mean c: what is left of the mean is taken off again.
-        const C c = static_cast<C>(kernels.sum(x + at[0], lines.n) / n);
+        C mean = static_cast<C>(kernels.sum(x + at[0], lines.n) / n);
         double about[2];
-        kernels.deviations(about, x + at[0], lines.n, c);
-        const double left = about[0] / n, squares = about[1] - n * left * left;
-        const double variance = (squares < 0 ? 0 : squares) / divisor;
+        kernels.deviations(about, x + at[0], lines.n, mean);
+        const double variance = centre(mean, about[0], about[1], n) / divisor;
         y[at[1]] = narrow<T>(static_cast<C>(kRoot ? std::sqrt(variance) : variance));
-        if constexpr (kMean) m[at[1]] = narrow<T>(static_cast<C>(static_cast<double>(c) + left));
+        if constexpr (kMean) m[at[1]] = narrow<T>(mean);
       });
     });
   });

@@ -58,7 +58,7 @@ class Result:
 # tests/backends runs on each of these; all other folders on tests/conftest.py's backend.
 BACKENDS = ["onednn", "cuda"]
 # Of whose tests several run at once.
-PARALLEL = [*BACKENDS, "torch"]
+PARALLEL = [*BACKENDS, "torch", "python"]
 
 
 # What runs under both sanitizers with PyTorch: threads that record, free, wait and end. And what else runs under the one

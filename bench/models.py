@@ -153,6 +153,39 @@ class Generation(nn.Module):
         self.step = torch.compile(self.next_token, dynamic=True)
         return self
 
+    def onnx_step(self, ids: torch.Tensor) -> Callable[[], torch.Tensor]:
+        """As one generates with ONNX Runtime: a call a token, keys and values of any length stay its own, the host reads."""
+        import onnxruntime
+
+        ids, token = ids[:1, :16], OneToken(self)
+        first, length = token(ids), torch.export.Dim("length", min=2)
+        prompt = onnx_session(token, (ids,))
+        session = onnx_session(token, first, {"ids": {}, "kept": tuple({2: length} for _ in first[1:])})
+        ids = onnxruntime.OrtValue.ortvalue_from_numpy(ids.numpy())
+
+        def step() -> torch.Tensor:
+            call, values, made = prompt, [ids], []
+            for _ in range(self.count):
+                feed = {place.name: value for place, value in zip(call.get_inputs(), values, strict=True)}
+                values, call = call.run_with_ort_values(None, feed), session
+                made.append(values[0].numpy().item())
+            return torch.tensor(made, dtype=torch.float)
+
+        return step
+
+
+class OneToken(nn.Module):
+    """A call of Generation's: keys and values come and go as tensors."""
+
+    def __init__(self, generation: Generation):
+        super().__init__()
+        self.generation = generation
+
+    def forward(self, ids: torch.Tensor, *kept: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        pairs = [list(kept[i : i + 2]) for i in range(0, len(kept), 2)] or [[] for _ in self.generation.gpt.blocks]
+        more = self.generation.next_token(ids, kept[0].shape[2] if kept else 0, pairs)
+        return more, *(tensor for pair in pairs for tensor in pair)
+
 
 class Bf16(nn.Module):
     """A model under autocast."""
@@ -338,26 +371,35 @@ def differences(row: Row) -> str:
     return ""
 
 
+def onnx_session(model: nn.Module, data: tuple[torch.Tensor, ...], lengths: dict | None = None):
+    """lengths: of inputs, as torch.export has them, what differs from call to call."""
+    import onnxruntime
+
+    with tempfile.TemporaryDirectory() as folder, torch.no_grad():
+        path = os.path.join(folder, "model.onnx")
+        torch.onnx.export(model, data, path, dynamo=True, verbose=False, dynamic_shapes=lengths)
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads, options.inter_op_num_threads = ARGS.threads, 1
+        return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+
+
 def onnx_stepper(row: Row) -> Callable[[], torch.Tensor] | str:
     """Makes an inference step of ONNX Runtime, or says why there is none."""
     missing = [name for name in ("onnx", "onnxscript", "onnxruntime") if not importlib.util.find_spec(name)]
     if missing:
         return f"{', '.join(missing)} not installed (requirements-bench.txt)"
-    import onnxruntime
-
     torch.manual_seed(0)
     model, data = row.model().eval(), tuple(row.data())
     try:
-        with tempfile.TemporaryDirectory() as folder, torch.no_grad():
-            path = os.path.join(folder, "model.onnx")
-            torch.onnx.export(model, data, path, dynamo=True, verbose=False)
-            options = onnxruntime.SessionOptions()
-            options.intra_op_num_threads, options.inter_op_num_threads = ARGS.threads, 1
-            session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        if hasattr(model, "onnx_step"):
+            with torch.no_grad():
+                step = model.onnx_step(*data)
+        else:
+            session = onnx_session(model, data)
+            feed = {place.name: tensor.numpy() for place, tensor in zip(session.get_inputs(), data, strict=True)}
+            step = lambda: torch.from_numpy(session.run(None, feed)[0])  # noqa: E731
     except Exception as error:  # whatever an exporter that does not know a model raises
         return f"export: {type(error).__name__}"
-    feed = {place.name: tensor.numpy() for place, tensor in zip(session.get_inputs(), data, strict=True)}
-    step = lambda: torch.from_numpy(session.run(None, feed)[0])  # noqa: E731
     with torch.no_grad():
         worst = (step() - model(*data)).abs().max().item()
     return step if worst <= row.tolerance else f"off by {worst:.2g}"

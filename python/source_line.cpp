@@ -8,9 +8,9 @@
 
 #include <frameobject.h>
 
-#include <array>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 namespace lazyt::python {
 namespace {
@@ -72,12 +72,14 @@ class ForwardLines {
   void put(const Line& line) {
     const uint64_t next = at::sequence_number::peek();
     if (next == 0) return;
+    if (entries_.empty()) entries_.resize(kEntries);  // half a MiB, which inference does not need
     const uint64_t thread = at::RecordFunction::currentThreadId();
     Entry& e = at(next - 1, thread);
     if (e.line && e.number == next - 1 && e.thread == thread) return;
     e = {next - 1, thread, line};
   }
   Line get(const torch::autograd::Node& node) {
+    if (entries_.empty()) return nullptr;
     const Entry& e = at(node.sequence_nr(), node.thread_id());
     return e.line && e.number == node.sequence_nr() && e.thread == node.thread_id() ? e.line : nullptr;
   }
@@ -87,8 +89,9 @@ class ForwardLines {
     uint64_t number = 0, thread = 0;
     Line line;
   };
-  Entry& at(uint64_t number, uint64_t thread) { return entries_[(number + 7919 * thread) % entries_.size()]; }
-  std::array<Entry, 1 << 14> entries_;
+  Entry& at(uint64_t number, uint64_t thread) { return entries_[(number + 7919 * thread) % kEntries]; }
+  static constexpr size_t kEntries = 1 << 14;
+  std::vector<Entry> entries_;
 };
 
 }  // namespace

@@ -6,7 +6,9 @@
 #include <cstring>
 #include <exception>
 #include <memory>
+#include <mutex>
 #include <new>
+#include <unordered_map>
 
 #include "base/counters.h"
 #include "base/host_reasons.h"
@@ -77,7 +79,7 @@ HostBytes host_bytes(uint64_t size) {
 // "step 2 of 3 (aten::mm, aten::relu, ...: 14 operators), model.py:12"
 std::string describe_step(const Plan& plan, uint32_t s) {
   const Step& step = plan.steps[s];
-  return fmt::format("{} {} of {}{}", step.executable ? "step" : "host step", s + 1, plan.steps.size(), step.operators);
+  return fmt::format("{} {} of {}{}", step.executable ? "step" : "host step", s + 1, plan.steps.size(), step.operators ? *step.operators : "");
 }
 
 }  // namespace
@@ -147,7 +149,7 @@ class Launch {
     for (uint32_t s = 0; s < plan_.steps.size(); s++) {
       const Step& step = plan_.steps[s];
       bool ok = step.executable ? step.executable->output_metas().size() == step.donors.size()
-                                : step.inputs.size() == step.graph.inputs.size() && step.graph.outputs.size() == step.donors.size();
+                                : step.inputs.size() == step.graph->inputs.size() && step.graph->outputs.size() == step.donors.size();
       for (const Source& source : step.inputs) ok = ok && known(source, s);
       if (!ok)
         return base::internal(
@@ -362,7 +364,7 @@ class Launch {
 
   Status run_host(uint32_t s) {
     const Step& step = plan_.steps[s];
-    const ir::Graph& graph = step.graph;
+    const ir::Graph& graph = *step.graph;
     if (!plan_.host_runner && !graph.nodes.empty())
       return base::failed_precondition(
           "the plugin refused operators, and there is nothing to run them on the host");
@@ -493,7 +495,27 @@ class Launch {
   Ref<Failure> cause_;
 };
 
-std::string describe_operators(const ir::Graph& graph, bool on_device) {
+namespace {
+
+// One string for all who say the same and live at a time: programs that differ in a size have steps of the same names.
+std::shared_ptr<const std::string> shared(std::string text) {
+  static std::mutex mutex;
+  static auto& texts = *new std::unordered_map<std::string, std::weak_ptr<const std::string>>;
+  static size_t sweep_at = 64;
+  std::lock_guard lock(mutex);
+  if (texts.size() >= sweep_at) {
+    std::erase_if(texts, [](const auto& entry) { return entry.second.expired(); });
+    sweep_at = std::max<size_t>(64, 2 * texts.size());
+  }
+  std::weak_ptr<const std::string>& known = texts[text];
+  auto found = known.lock();
+  if (!found) known = found = std::make_shared<const std::string>(std::move(text));
+  return found;
+}
+
+}  // namespace
+
+std::shared_ptr<const std::string> describe_operators(const ir::Graph& graph, bool on_device) {
   constexpr size_t kNamed = 4;
   const auto& nodes = graph.nodes;
   if (nodes.empty()) return {};
@@ -511,7 +533,7 @@ std::string describe_operators(const ir::Graph& graph, bool on_device) {
   }
   // A plugin runs them as one: which of them it was is not known.
   if (nodes.size() > 1 && on_device) text += "; LAZYT_EAGER=1 runs each by itself and raises its error at its line";
-  return text;
+  return shared(std::move(text));
 }
 
 void Plan::launch(std::vector<Binding> inputs, std::span<const Ref<Data>> outputs, uint64_t number,

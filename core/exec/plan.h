@@ -24,13 +24,14 @@ struct Source {  // as partition::Source: the program's input, or an output of a
 
 struct Step {
   base::Ref<loader::Executable> executable;  // null: a host island
-  ir::Graph graph;                           // islands only: what to run
+  std::unique_ptr<const ir::Graph> graph;    // islands only: what to run
   std::vector<Source> inputs;
   std::vector<uint32_t> donors;  // of each output: an index into inputs, or ir::kNone
-  std::string operators;         // for messages: " (aten::mm, aten::relu, ...: 14 operators), model.py:12"; empty if there are none
+  // For messages: " (aten::mm, aten::relu, ...: 14 operators), model.py:12". Null if there are none; steps that say the same share it.
+  std::shared_ptr<const std::string> operators;
 };
-// What a step's `operators` says.
-std::string describe_operators(const ir::Graph& graph, bool on_device);
+// What a step's `operators` is. [any thread]
+std::shared_ptr<const std::string> describe_operators(const ir::Graph& graph, bool on_device);
 
 // What one launch binds to an input of the program.
 struct Binding {

@@ -135,7 +135,7 @@ base::Status Compilation::advance() {
   }
   for (const ir::Output& out : segment.graph.outputs) step.donors.push_back(out.donor);
   step.operators = exec::describe_operators(segment.graph, !segment.on_host);
-  if (segment.on_host) step.graph = std::move(segment.graph);
+  if (segment.on_host) step.graph = std::make_unique<const ir::Graph>(std::move(segment.graph));
   step.inputs = to_exec(segment.inputs);
   plan_->steps.push_back(std::move(step));
   return {};

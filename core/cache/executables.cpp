@@ -17,7 +17,9 @@ base::Result<Ref<Executable>> Executables::get(const Ref<loader::Device>& device
   const Key key{digest, turns[digest]++};
   {
     std::lock_guard lock(mutex_);
-    if (auto found = entries_.find(key); found != entries_.end() && found->second->device == device) {
+    auto found = entries_.find({digest, 0});
+    if (key.turn > 0 && (found == entries_.end() || !found->second->keeps_nothing())) found = entries_.find(key);
+    if (found != entries_.end() && found->second->device == device) {
       static base::Counter& shared = base::counter("SharedExecutable");
       shared.add();
       return found->second;

@@ -19,8 +19,8 @@ namespace lazyt::cache {
 
 class Executables {
  public:
-  // Of each program, how many like it a plan has already. They are kept apart, because a plugin may keep by executable what it
-  // makes of weights, and those of two layers are not the same.
+  // Of each program, how many like it a plan has already. They are kept apart unless they keep nothing: a plugin may keep
+  // by executable what it makes of weights, and those of two layers are not the same.
   using Turns = std::unordered_map<base::Digest, uint32_t, base::DigestHash>;
   // An executable of this program, compiled if there is none. turns: of the plan that it is for. [any thread]
   base::Result<base::Ref<loader::Executable>> get(const base::Ref<loader::Device>& device, const ir::Program& program,

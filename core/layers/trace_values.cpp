@@ -69,7 +69,7 @@ Value describe(const lazyt_output_meta_t& v) {
   return {{"size", v.size_bytes}, {"alignment", v.alignment}, {"space", v.memory_space}, {"opaque", v.opaque}};
 }
 
-Value describe(const lazyt_executable_memory_t& v) { return {{"code", v.code_bytes}, {"scratch", v.scratch_bytes}}; }
+Value describe(const lazyt_executable_memory_t& v) { return {{"code", v.code_bytes}, {"scratch", v.scratch_bytes}, {"flags", v.flags}}; }
 
 Values handed_out(lazyt_device_t*, const lazyt_program_t* program, lazyt_answer_t* answers, uint64_t count, uint64_t stride) {
   uint64_t taken = 0;

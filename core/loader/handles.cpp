@@ -266,6 +266,11 @@ base::Result<base::Ref<Executable>> Executable::compile(const base::Ref<Device>&
       return misbehaved(plugin, "executable.output_meta",
                         fmt::format("alignment {} of output {} is not a power of two", meta.alignment, i));
   }
+  lazyt_executable_memory_t memory{};
+  memory.struct_size = sizeof memory;
+  LAZYT_RETURN_IF_ERROR(
+      call(*device, "executable.memory", memory, [t, raw](lazyt_executable_memory_t& out) { return t->memory(raw, &out); }));
+  executable->keeps_nothing_ = (memory.flags & LAZYT_EXECUTABLE_KEEPS_NOTHING) != 0;
   return executable;
 }
 

@@ -158,10 +158,13 @@ class Executable : public base::RefCounted {
   const base::Ref<Device> device;
   lazyt_executable_t* const handle;
   const std::vector<lazyt_output_meta_t>& output_metas() const { return output_metas_; }
+  // LAZYT_EXECUTABLE_KEEPS_NOTHING.
+  bool keeps_nothing() const { return keeps_nothing_; }
 
  private:
   Executable(base::Ref<Device> d, lazyt_executable_t* h) : device(std::move(d)), handle(h) {}
   std::vector<lazyt_output_meta_t> output_metas_;
+  bool keeps_nothing_ = false;
 };
 
 struct NodeAnswer {

@@ -69,6 +69,7 @@ lazyt_status_t* memory(lazyt_executable_t* handle, lazyt_executable_memory_t* ou
     const Executable& executable = from_c(handle);
     out_memory->code_bytes = executable.constant_memory.bytes() + executable.kept.bytes();
     out_memory->scratch_bytes = executable.arena_bytes;
+    out_memory->flags = 0;  // graphs are recorded for the addresses of a run
   });
 }
 

@@ -64,6 +64,7 @@ lazyt_status_t *null_output_meta(lazyt_executable_t *executable, uint64_t index,
 lazyt_status_t *null_memory(lazyt_executable_t *executable, lazyt_executable_memory_t *out_memory) {
   out_memory->code_bytes = sizeof *executable + executable->output_count * sizeof executable->output_bytes[0];
   out_memory->scratch_bytes = 0;
+  out_memory->flags = LAZYT_EXECUTABLE_KEEPS_NOTHING;
   return NULL;
 }
 

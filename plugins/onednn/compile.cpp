@@ -48,6 +48,7 @@ lazyt_status_t* memory(lazyt_executable_t* handle, lazyt_executable_memory_t* ou
     out_memory->code_bytes = executable.constant_memory.bytes();
     for (const Executable::KeptPiece& piece : executable.kept) out_memory->code_bytes += piece.kept->bytes();
     out_memory->scratch_bytes = executable.arena_bytes;
+    out_memory->flags = executable.kept.empty() ? LAZYT_EXECUTABLE_KEEPS_NOTHING : 0;
   });
 }
 

@@ -340,6 +340,7 @@ lazyt_status_t* memory(lazyt_executable_t* handle, lazyt_executable_memory_t* ou
     const Executable& executable = plugin::from_c(handle);
     out_memory->code_bytes = executable.constant_bytes;
     out_memory->scratch_bytes = 0;
+    out_memory->flags = LAZYT_EXECUTABLE_KEEPS_NOTHING;
   });
 }
 

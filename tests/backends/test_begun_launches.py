@@ -101,9 +101,30 @@ def test_steps_that_differ_in_a_size_share_the_pieces_without_it(model, on_devic
         )
         shared.append(lazyt.metrics.counter_value("SharedExecutable") - before)
     assert sum(shared[1:]) >= len(shared[1:]) * LAYERS / 2, shared
-    # The layers are alike and their weights are not: each has its own.
+    # The layers are alike and their weights are not: one piece that keeps nothing serves them all.
     x = inputs()[0]
     equal(on_device(x.to("lazyt")).sum().item(), model(x).sum().item())
+
+
+def layered(model, x, tail):
+    """Each layer has the tail's size in it: no piece is there from a step with another."""
+    for linear in model[::2]:
+        x = linear((x[:, :1] * tail).sum() + x).tanh()
+    return x.sum()
+
+
+@pytest.mark.parametrize("rows, shared", [(1, True), (20, False)])
+def test_layers_that_are_alike_share_a_piece_if_it_keeps_no_weights(model, on_device, rows, shared):
+    """One row is multiplied by weights as they lie; for many the weights are packed, and stay so with their executable."""
+    x, more = torch.randn(rows, WIDTH), []
+    for n in range(2, 6):
+        tail = torch.randn(n)
+        before = lazyt.metrics.counter_value("SharedExecutable")
+        with torch.no_grad():
+            got = layered(on_device, x.to("lazyt"), tail.to("lazyt")).item()
+            torch.testing.assert_close(got, layered(model, x, tail).item(), rtol=1e-4, atol=1e-3)
+        more.append(lazyt.metrics.counter_value("SharedExecutable") - before)
+    assert (sum(more) >= len(more) * LAYERS / 2) == shared, more
 
 
 def test_a_step_that_is_not_waited_for_is_not_begun(on_device):

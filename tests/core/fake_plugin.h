@@ -54,6 +54,7 @@ struct FakeState {
   bool gate_open = false;
   bool opaque = false;  // outputs are opaque: their bytes are stored inverted
   uint64_t memory_limit = UINT64_MAX;
+  lazyt_executable_flags_t executable_flags = 0;
 
   // What happened.
   int64_t buffers = 0, events = 0, executables = 0, devices = 0;  // alive
@@ -421,7 +422,10 @@ inline const lazyt_plugin_executable_t* executable_table() {
         out->opaque = fake().opaque;
         return nullptr;
       },
-      [](lazyt_executable_t*, lazyt_executable_memory_t*) -> lazyt_status_t* { return nullptr; },
+      [](lazyt_executable_t*, lazyt_executable_memory_t* out) -> lazyt_status_t* {
+        out->flags = fake().executable_flags;
+        return nullptr;
+      },
       execute,
       nullptr,
       nullptr,

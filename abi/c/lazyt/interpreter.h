@@ -523,6 +523,7 @@ static inline lazyt_status_t *lazyt_interpreter_output_meta(lazyt_executable_t *
 static inline lazyt_status_t *lazyt_interpreter_memory(lazyt_executable_t *e, lazyt_executable_memory_t *out) {
   out->code_bytes = e->held;
   out->scratch_bytes = e->scratch;
+  out->flags = LAZYT_EXECUTABLE_KEEPS_NOTHING;
   return NULL;
 }
 

@@ -504,6 +504,7 @@ inline const lazyt_plugin_executable_t executable_table = {
       return guard([&] {
         out->code_bytes = from_c(handle).program.block()->total_size;
         out->scratch_bytes = from_c(handle).scratch;
+        out->flags = LAZYT_EXECUTABLE_KEEPS_NOTHING;
       });
     },
     .execute = execute,

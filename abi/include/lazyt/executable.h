@@ -90,11 +90,17 @@ typedef struct lazyt_execute_args_t {
   lazyt_events_t waits;
 } lazyt_execute_args_t;
 
+typedef uint64_t lazyt_executable_flags_t;
+/* No run leaves anything of its inputs for later ones, as packed weights or launches recorded for addresses are. Parts of
+ * a program that are alike, as layers are, then share the executable; without this each gets its own. */
+#define LAZYT_EXECUTABLE_KEEPS_NOTHING ((lazyt_executable_flags_t)1u)
+
 typedef struct lazyt_executable_memory_t {
   uint64_t struct_size;
   const lazyt_chained_t *next;
   uint64_t code_bytes;    /* held by the executable itself, constants included */
   uint64_t scratch_bytes; /* needed on top of inputs and outputs while it runs; 0 = not known */
+  lazyt_executable_flags_t flags; /* the same whenever it is asked */
 } lazyt_executable_memory_t;
 
 /* Receives serialized bytes, in order; a non-NULL status stops the writer, which returns it. */

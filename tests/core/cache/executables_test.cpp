@@ -53,6 +53,15 @@ TEST_F(ExecutablesTest, TwoOfAKindInAPlanAreTwoAndTheNextPlanHasThemInTurn) {
   EXPECT_EQ(plugin->compiles, 2);
 }
 
+TEST_F(ExecutablesTest, TwoOfAKindInAPlanAreOneIfItKeepsNothing) {
+  plugin->executable_flags = LAZYT_EXECUTABLE_KEEPS_NOTHING;
+  Executables::Turns turns;
+  const auto first = get(2, turns);
+  EXPECT_EQ(get(2, turns), first);
+  EXPECT_NE(get(3, turns), first);
+  EXPECT_EQ(plugin->compiles, 2);
+}
+
 TEST_F(ExecutablesTest, WhatNoPlanHasGoesAndWhatOneHasStays) {
   const auto kept = get(1);
   for (int64_t size = 2; size < 1000; size++) get(size);

@@ -137,6 +137,8 @@ pub struct OutputMeta {
 pub struct ExecutableMemory {
     pub code_bytes: u64,
     pub scratch_bytes: u64,
+    /// No run leaves anything of its inputs for later ones (LAZYT_EXECUTABLE_KEEPS_NOTHING).
+    pub keeps_nothing: bool,
 }
 
 /// A compiled program. The host may release it before its work is done (EXE-13): work holds an Arc.

@@ -329,7 +329,7 @@ impl Executable for Compiled {
         Ok(OutputMeta { size, alignment: ALIGNMENT, ..OutputMeta::default() })
     }
     fn memory(&self) -> ExecutableMemory {
-        ExecutableMemory { code_bytes: self.share.bytes(), scratch_bytes: 0 }
+        ExecutableMemory { code_bytes: self.share.bytes(), scratch_bytes: 0, keeps_nothing: true }
     }
     fn run(&self, run: &Run<HostBuffer>) -> Result<()> {
         self.execute(run)

@@ -280,6 +280,7 @@ impl<B: Backend> Tables<B> {
         guard(|| {
             let memory = Self::executable(executable)?.memory();
             ((*out).code_bytes, (*out).scratch_bytes) = (memory.code_bytes, memory.scratch_bytes);
+            (*out).flags = if memory.keeps_nothing { LAZYT_EXECUTABLE_KEEPS_NOTHING } else { 0 };
             Ok(())
         })
     }

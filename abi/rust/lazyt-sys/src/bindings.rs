@@ -220,8 +220,10 @@ pub const LAZYT_COMPILE_TF32: lazyt_compile_flags_t = 2;
 pub const LAZYT_COMPILE_FLUSH_DENORMALS: lazyt_compile_flags_t = 4;
 pub const LAZYT_COMPILE_DETERMINISTIC: lazyt_compile_flags_t = 8;
 pub const LAZYT_EXECUTE_DONATED: lazyt_execute_input_flags_t = 1;
+pub const LAZYT_EXECUTABLE_KEEPS_NOTHING: lazyt_executable_flags_t = 1;
 pub type lazyt_compile_flags_t = u64;
 pub type lazyt_execute_input_flags_t = u64;
+pub type lazyt_executable_flags_t = u64;
 #[repr(C)]
 pub struct lazyt_executable_t {
     _opaque: Opaque,
@@ -278,6 +280,7 @@ pub struct lazyt_executable_memory_t {
     pub next: *const lazyt_chained_t,
     pub code_bytes: u64,
     pub scratch_bytes: u64,
+    pub flags: lazyt_executable_flags_t,
 }
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -1086,11 +1089,12 @@ const _: () = {
     assert!(offset_of!(lazyt_execute_args_t, outputs) == 40);
     assert!(offset_of!(lazyt_execute_args_t, output_count) == 48);
     assert!(offset_of!(lazyt_execute_args_t, waits) == 56);
-    assert!(size_of::<lazyt_executable_memory_t>() == 32);
+    assert!(size_of::<lazyt_executable_memory_t>() == 40);
     assert!(offset_of!(lazyt_executable_memory_t, struct_size) == 0);
     assert!(offset_of!(lazyt_executable_memory_t, next) == 8);
     assert!(offset_of!(lazyt_executable_memory_t, code_bytes) == 16);
     assert!(offset_of!(lazyt_executable_memory_t, scratch_bytes) == 24);
+    assert!(offset_of!(lazyt_executable_memory_t, flags) == 32);
     assert!(size_of::<lazyt_plugin_executable_t>() == 80);
     assert!(offset_of!(lazyt_plugin_executable_t, struct_size) == 0);
     assert!(offset_of!(lazyt_plugin_executable_t, next) == 8);

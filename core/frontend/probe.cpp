@@ -7,10 +7,16 @@
 #include <ATen/ops/diagonal.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/CPUAllocator.h>
+#include <malloc.h>
+#include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstddef>
 #include <cstring>
 #include <exception>
+#include <memory>
+#include <span>
 #include <string_view>
 #include <unordered_map>
 
@@ -45,6 +51,26 @@ constexpr int kIdentity = 2;  // a fill: matrices that can be inverted
 // What operands are filled with at first. PyTorch before 2.13 lets LAPACK follow pivots of zero out of memory.
 int first_fill(const TorchOp& op) { return op.op.name == "aten::linalg_ldl_solve" ? 1 : 0; }
 
+// Zeros. Many of them are pages that only a write makes: what a kernel reads takes no memory, and what it leaves goes back at once,
+// where the C library would keep it.
+at::DataPtr zeroed(size_t bytes) {
+  constexpr size_t kMapped = 64 << 10;
+  if (bytes >= kMapped) {
+    void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (data != MAP_FAILED) {
+      auto mapped = std::make_unique<std::span<std::byte>>(static_cast<std::byte*>(data), bytes);
+      const auto unmap = [](void* context) {
+        const std::unique_ptr<std::span<std::byte>> whole(static_cast<std::span<std::byte>*>(context));
+        munmap(whole->data(), whole->size());
+      };
+      return {data, mapped.release(), unmap, at::kCPU};
+    }
+  }
+  at::DataPtr data = c10::GetCPUAllocator()->allocate(bytes);
+  if (bytes) std::memset(data.get(), 0, bytes);
+  return data;
+}
+
 // Operands that share a storage share one here, too, so that eager's kernel sees what overlaps; one that occurs twice is
 // one: without elements, it overlaps itself and nothing else.
 Stack on_cpu(c10::ArrayRef<c10::IValue> args, int fill) {
@@ -56,8 +82,8 @@ Stack on_cpu(c10::ArrayRef<c10::IValue> args, int fill) {
     const c10::StorageImpl* impl = t.storage().unsafeGetStorageImpl();
     auto [it, fresh] = storages.try_emplace(impl);
     if (fresh) {
-      it->second = c10::Storage(c10::Storage::use_byte_size_t(), impl->nbytes(), c10::GetCPUAllocator(), /*resizable=*/true);
-      if (impl->nbytes() > 0) std::memset(it->second.mutable_data(), 0, impl->nbytes());
+      const size_t bytes = impl->nbytes();
+      it->second = c10::Storage(c10::Storage::use_byte_size_t(), bytes, zeroed(bytes), c10::GetCPUAllocator(), /*resizable=*/true);
     }
     auto cpu = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(it->second), c10::DispatchKeySet(c10::DispatchKey::CPU), t.dtype());
     cpu.unsafeGetTensorImpl()->set_sizes_and_strides(t.sizes(), t.strides(), t.storage_offset());
@@ -100,6 +126,8 @@ std::vector<c10::IValue> functional_args(const TorchOp& op, c10::ArrayRef<c10::I
   return out;
 }
 
+std::atomic<uint64_t> bytes_of_results = 0;  // of eager's, that may lie in the heap
+
 template <class Make>
 Answer ask(const TorchOp& op, c10::ArrayRef<c10::IValue> args, Make&& make) {
   Answer a;
@@ -120,6 +148,10 @@ Answer ask_eager(const TorchOp& op, c10::ArrayRef<c10::IValue> given, int fill) 
     if (op.op.args[i].type == trace::ArgType::kGenerator) args[i] = at::make_generator<at::CPUGeneratorImpl>();
   Answer a = ask(op, args, [&](c10::ArrayRef<c10::IValue> v) { return on_cpu(v, fill); });
   a.from_eager = true;
+  std::vector<at::Tensor> made;
+  for (const c10::IValue& v : a.results) collect(made, v);
+  for (const at::Tensor& t : made)
+    if (t.defined()) bytes_of_results += t.storage().nbytes();
   return a;
 }
 
@@ -283,6 +315,15 @@ std::optional<Answer> probe(const TorchOp& op, c10::ArrayRef<c10::IValue> args) 
     }
   }
   std::rethrow_exception(said);
+}
+
+void give_back_results() {
+  constexpr uint64_t kMuch = uint64_t{4} << 20;
+  if (bytes_of_results < kMuch) return;
+  bytes_of_results = 0;
+#ifdef __GLIBC__
+  (void)malloc_trim(0);
+#endif
 }
 
 }  // namespace lazyt::frontend

@@ -23,4 +23,8 @@ struct Answer {
 // Nothing if no kernel can tell. Raises what eager raises for these shapes and dtypes. Call below autograd.
 std::optional<Answer> probe(const TorchOp& op, c10::ArrayRef<c10::IValue> args);
 
+// Once answers are gone: the memory of eager's results goes back to the system where much of it came together. The C library
+// would keep it in the heap, in which nothing of the device lies.
+void give_back_results();
+
 }  // namespace lazyt::frontend

@@ -129,6 +129,7 @@ const ShapeResult& infer(const TorchOp& op, const trace::Call& call, c10::ArrayR
   static base::Counter& misses = base::counter("ShapeCacheMiss");
   misses.add();
   result = compute(op, args);
+  give_back_results();
   std::lock_guard lock(cache_mutex);
   cache().put(hash, {&op.op, key, result});
   return result;

@@ -67,9 +67,9 @@ lazyt_status_t* from_host(lazyt_device_t* device, const lazyt_host_bytes_t* byte
     Device& d = from_c(device);
     auto buffer = std::make_unique<Buffer>(d, bytes->size_bytes);
     if (bytes->size_bytes) std::memcpy(buffer->plain()->data(), bytes->data, bytes->size_bytes);
-    d.given_by_host += bytes->size_bytes;
     *out_buffer = to_handle<lazyt_buffer_t>(buffer.release());
     if (bytes->done) bytes->done(bytes->done_user_data);
+    given(d, bytes->size_bytes);
   });
 }
 

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <string>
@@ -154,11 +155,20 @@ void give_back_unused(Device& device) {
   trim_heap();
 }
 
+constexpr uint64_t kMuch = uint64_t{4} << 20;
+
 void give_back_of_host(Device& device) {
-  constexpr uint64_t kMuch = uint64_t{4} << 20;
   if (device.given_by_host < kMuch) return;
   device.given_by_host = 0;
   trim_heap();
+}
+
+void given(Device& device, uint64_t bytes) {
+  device.given_by_host += bytes;
+  const uint64_t in_use = device.memory->in_use();
+  uint64_t at = device.ask_at.load(std::memory_order_relaxed);
+  if (in_use < at || !device.ask_at.compare_exchange_strong(at, in_use + std::max(kMuch, in_use / 8))) return;
+  if (at) give_back_of_host(device);
 }
 
 int thread_count() { return static_cast<int>(plugin::host().services->thread_count()); }

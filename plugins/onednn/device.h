@@ -34,6 +34,9 @@ struct Device {
   // Bytes that the host has given, and some for each node that it recorded, since the C library was last asked for what the
   // host has let go.
   std::atomic<uint64_t> given_by_host = 0;
+  // Bytes in use at which a model that is moved here has let go so much on the host that it is asked again. Only ever more: what
+  // goes through buffers step by step never is.
+  std::atomic<uint64_t> ask_at = 0;
 };
 
 // Bytes of a device, given back at the end. Movable.
@@ -69,6 +72,8 @@ void give_back_unused(Device& device);
 // Of the host alone, once it has given so much that what it held it in is worth the time: a model that was made on the host,
 // a long program.
 void give_back_of_host(Device& device);
+// Behind each transfer of so many bytes from the host.
+void given(Device& device, uint64_t bytes);
 
 // Threads that the user allows for compute on the calling thread.
 int thread_count();

@@ -7,7 +7,9 @@ are measured in processes of their own.
 """
 
 import argparse
+import contextlib
 import importlib.util
+import io
 import json
 import os
 import subprocess
@@ -390,14 +392,16 @@ def onnx_stepper(row: Row) -> Callable[[], torch.Tensor] | str:
         return f"{', '.join(missing)} not installed (requirements-bench.txt)"
     torch.manual_seed(0)
     model, data = row.model().eval(), tuple(row.data())
+    said = io.StringIO()  # an exporter that fails prints its whole graph
     try:
-        if hasattr(model, "onnx_step"):
-            with torch.no_grad():
-                step = model.onnx_step(*data)
-        else:
-            session = onnx_session(model, data)
-            feed = {place.name: tensor.numpy() for place, tensor in zip(session.get_inputs(), data, strict=True)}
-            step = lambda: torch.from_numpy(session.run(None, feed)[0])  # noqa: E731
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+            if hasattr(model, "onnx_step"):
+                with torch.no_grad():
+                    step = model.onnx_step(*data)
+            else:
+                session = onnx_session(model, data)
+                feed = {place.name: tensor.numpy() for place, tensor in zip(session.get_inputs(), data, strict=True)}
+                step = lambda: torch.from_numpy(session.run(None, feed)[0])  # noqa: E731
     except Exception as error:  # whatever an exporter that does not know a model raises
         return f"export: {type(error).__name__}"
     with torch.no_grad():

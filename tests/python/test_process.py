@@ -1,6 +1,7 @@
 """What needs a process of its own: loading, backends that fail, policies, fork, exit."""
 
 import os
+from pathlib import Path
 
 import lazyt
 import pytest
@@ -84,6 +85,29 @@ def test_a_first_step_imports_nothing(run_python):
         print("imported", sorted(m for m in set(sys.modules) - before if m.startswith(("sympy", "torch._refs"))))
     """)
     assert "imported []" in out
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="tells what memory a process has")
+def test_what_eager_is_asked_with_takes_no_memory(run_python):
+    """Shapes are asked of eager's kernels, on operands of the same sizes; here 60 MiB of these and of results in all."""
+    out = run_python("""
+    import torch, lazyt
+    from torch.nn import functional as F
+
+    def resident(field="RssAnon"):
+        return next(int(l.split()[1]) for l in open("/proc/self/status") if l.startswith(field)) >> 10
+
+    def ask(size):
+        x = torch.zeros(16, 64, size, size, device="lazyt")
+        return [F.max_pool2d(x, 3, padding=1, stride=1), torch.relu(x), x + x, torch.softmax(x, 1), F.avg_pool2d(x, 2), x.amax(2)]
+
+    kept, blocks = ask(4), [torch.zeros(3 << 18) for _ in range(8)]
+    del blocks  # the heap of a process that has had large tensors of its own takes some more
+    before = resident()
+    more = ask(50)
+    print(resident() - before)
+    """)
+    assert int(out) < 8
 
 
 def test_the_package_loads_without_torch(run_python):

@@ -161,6 +161,7 @@ class Lowering {
   }
 
   void backward_weights(const Tensor& x, const Tensor& y, const Tensor& w) {
+    if (reads_past_lines() || (writes_past_scratch() && dtype_ != LAZYT_DTYPE_FLOAT32)) return in_f32().backward_weights(x, y, w);
     if (writes_past_weights()) return padded().backward_weights(with_depth_padded(x), y, w);
     if (is_product() || writes_past_scratch()) return weights_by_columns(x, y, w);
     if (prefers_patches(g_.x, g_.y)) {
@@ -195,10 +196,16 @@ class Lowering {
   // oneDNN 3.2's gradient of 3-d weights writes past them where it steps through a depth that is padded by 3 or more (a kernel of 7
   // with stride 2, the first of many video networks); found by fuzzing between guard pages. So x is padded before it.
   bool writes_past_weights() const { return g_.stride.size() == 3 && g_.stride[0] > 1 && g_.pad_begin[0] > 2; }
-  // Without AVX-512 its gradient of 1x1 weights that step over pixels writes past its scratch where x has fewer channels than a vector
-  // has lanes (found the same way): it is the product of y with the pixels of x that it meets.
-  bool writes_past_scratch() const {
-    return is_strided() && dtype_ == LAZYT_DTYPE_FLOAT32 && g_.groups == 1 && g_.w[1] < 16 && volume(g_.w, 2) == 1;
+  // Its gradient of 1x1 weights that step over pixels writes past its scratch where x has fewer channels than a vector has lanes, in
+  // bf16 and, without AVX-512, in f32 (found the same way): it is the product of y with the pixels of x that it meets.
+  bool writes_past_scratch() const { return is_strided() && g_.groups == 1 && g_.w[1] < 16 && volume(g_.w, 2) == 1; }
+  // Its gradient of 3-d weights in bf16 is wrong, waits for ever or breaks memory where a window is deeper or higher than x (found by
+  // fuzzing on a CPU with AVX512-BF16; wider is no harm).
+  bool reads_past_lines() const {
+    if (dtype_ != LAZYT_DTYPE_BFLOAT16 || g_.stride.size() != 3) return false;
+    const Dims taps = columns().kernel;
+    const auto reaches_past = [&](size_t axis) { return (taps[axis] - 1) * (g_.dilation[axis] + 1) >= g_.x[2 + axis]; };
+    return reaches_past(0) || reaches_past(1);
   }
   Lowering padded() const {
     Lowering out = *this;

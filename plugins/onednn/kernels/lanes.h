@@ -115,8 +115,9 @@ struct Lanes<V> {
   static V nearest(V x) { return round(x); }
   // 14 bits and a step of Newton's, which a division takes three times as long for; beyond that has no small reciprocal.
   static V reciprocal(V x) {
-    if (_mm512_cmp_ps_mask(x, _mm512_set1_ps(0x1p120f), _CMP_GT_OQ)) return 1.0f / x;
-    return about_reciprocal(x);
+    const V y = about_reciprocal(x);
+    const __mmask16 large = _mm512_cmp_ps_mask(x, _mm512_set1_ps(0x1p120f), _CMP_GT_OQ);
+    return large ? V(_mm512_mask_div_ps(y, large, _mm512_set1_ps(1.0f), x)) : y;  // each lane as beside any other
   }
   static V about_reciprocal(V x) {
     const V y = _mm512_rcp14_ps(x);

@@ -14,6 +14,7 @@ PARSER = argparse.ArgumentParser(description=__doc__)
 PARSER.add_argument("--only", default="", help="rows whose name contains this")
 PARSER.add_argument("--rounds", type=int, default=15)
 PARSER.add_argument("--seconds", type=float, default=0.05, help="about how long each candidate runs in a round")
+PARSER.add_argument("--compile", action="store_true", help="torch.compile too, in rows with recording")
 PARSER.add_argument("--json", metavar="FILE", help="write the numbers")
 ARGS = PARSER.parse_args()
 os.environ.setdefault("LAZYT_BACKEND", "onednn")
@@ -145,9 +146,11 @@ def main() -> int:
         return {"eager": chain.eager, "lazyt": chain.lazy}
 
     def small(f: Callable[..., Tensor]) -> dict[str, Callable[[int], float]]:
-        chain = Row(f, [torch.randn(SMALL), torch.randn(SMALL)])
+        operands = [torch.randn(SMALL), torch.randn(SMALL)]
+        chain = Row(f, operands)
         return {
             "eager": chain.eager,
+            **({"torch.compile": Row(torch.compile(f), operands).eager} if ARGS.compile else {}),
             "execution": chain.executed,
             "step": chain.lazy,
             f"steps of {MANY}": lambda calls: chain.lazy(calls, MANY),

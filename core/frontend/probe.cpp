@@ -151,7 +151,7 @@ Answer ask_eager(const TorchOp& op, c10::ArrayRef<c10::IValue> given, int fill) 
   std::vector<at::Tensor> made;
   for (const c10::IValue& v : a.results) collect(made, v);
   for (const at::Tensor& t : made)
-    if (t.defined()) bytes_of_results += t.storage().nbytes();
+    if (t.defined() && t.has_storage()) bytes_of_results += t.storage().nbytes();  // sparse ones have none
   return a;
 }
 

@@ -12,11 +12,8 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstddef>
 #include <cstring>
 #include <exception>
-#include <memory>
-#include <span>
 #include <string_view>
 #include <unordered_map>
 
@@ -57,14 +54,7 @@ at::DataPtr zeroed(size_t bytes) {
   constexpr size_t kMapped = 64 << 10;
   if (bytes >= kMapped) {
     void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (data != MAP_FAILED) {
-      auto mapped = std::make_unique<std::span<std::byte>>(static_cast<std::byte*>(data), bytes);
-      const auto unmap = [](void* context) {
-        const std::unique_ptr<std::span<std::byte>> whole(static_cast<std::span<std::byte>*>(context));
-        munmap(whole->data(), whole->size());
-      };
-      return {data, mapped.release(), unmap, at::kCPU};
-    }
+    if (data != MAP_FAILED) return c10::InefficientStdFunctionContext::makeDataPtr(data, [bytes](void* p) { munmap(p, bytes); }, at::kCPU);
   }
   at::DataPtr data = c10::GetCPUAllocator()->allocate(bytes);
   if (bytes) std::memset(data.get(), 0, bytes);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <numbers>
+#include <numeric>
 
 #include "fused_step.h"
 #include "lazyt/toolkit/walk.hpp"
@@ -650,6 +651,12 @@ FusedKernel::Made FusedKernel::make(Builder& b, const std::vector<StorageId>& ma
                     [](auto& l) { return l.single || l.direct || l.in_row || l.one_a_row; }) &&
         std::all_of(step->stores_.begin(), step->stores_.end(), [](auto& s) { return s.direct; });
     if (all_direct) step->block_ = 4 * FusedStep::kLongBlock;
+    // What is brought into registers of 4 bytes or less: as many elements as a slot holds.
+    if (!all_direct && reductions_.empty() && indices_.empty() && randoms_.empty() &&
+        std::all_of(registers_.begin(), registers_.end(), [](auto& r) { return vm::size_of(r.type) <= 4; }) &&
+        std::all_of(step->loads_.begin(), step->loads_.end(), [](auto& l) { return l.linear || !l.convert; }) &&
+        std::all_of(step->stores_.begin(), step->stores_.end(), [](auto& s) { return !s.convert; }))
+      step->block_ = 2 * kBlock;
     // Rows that repeat need no blocks of their own where they begin with a block.
     auto repeats = [](auto& l) {
       return l.single || l.linear || (l.in_row && std::all_of(l.strides.begin(), l.strides.end() - 1, [](int64_t s) { return s == 0; }));
@@ -678,6 +685,13 @@ FusedKernel::Made FusedKernel::make(Builder& b, const std::vector<StorageId>& ma
       std::none_of(step->loads_.begin(), step->loads_.end(), [](auto& l) { return l.convert; }) &&
       std::none_of(step->stores_.begin(), step->stores_.end(), [](auto& s) { return s.convert; }))
     step->block_ = std::max<int64_t>(step->block_, 2 * kBlock);
+  // Rows that repeat are brought in once where all blocks begin where a row does, if possible at whole vectors.
+  for (FusedStep::Load& l : step->loads_) {
+    const int64_t row = loops.dims.empty() ? 0 : loops.dims.back(), aligned = std::lcm(row, int64_t{16});
+    l.repeats = step->count_ > 0 && loops.dims.size() > 1 && row < kBlock && !l.single && !l.linear && !l.in_row && !l.one_a_row &&
+                std::all_of(l.strides.begin(), l.strides.end() - 1, [](int64_t s) { return s == 0; });
+    if (l.repeats && reductions_.empty() && randoms_.empty()) step->block_ -= step->block_ % (aligned <= step->block_ ? aligned : row);
+  }
   for (const NumberSource& n : numbers_)
     step->numbers_.push_back({n.number, registers_[n.reg].type, slot[n.reg]});
   for (const Instruction& i : once_)

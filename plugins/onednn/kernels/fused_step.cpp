@@ -7,8 +7,10 @@
 #include <cstring>
 
 #include "bytes.h"
+#include "clones.h"
 #include "fused.h"
 #include "prefetch.h"
+#include "strided.h"
 #include "team.h"
 
 namespace lazyt::onednn {
@@ -87,10 +89,10 @@ void scatter(std::byte* out, const std::byte* in, int64_t stride, int n, int siz
   }
 }
 
-// Calls f(element offset, stride, first element of the run, count) for the runs along the innermost loop that
-// make up the linear range [begin, begin + n) of the loops.
+// Calls f(element offset, first element, runs, count) for groups of equal runs along the innermost loop that make up the linear range
+// [begin, begin + n) of the loops; in memory, the runs of a group are the stride of the loop around it apart.
 template <class F>
-void for_each_run(const Dims& loops, const Dims& strides, int64_t begin, int n, F&& f) {
+void for_each_group(const Dims& loops, const Dims& strides, int64_t begin, int n, F&& f) {
   const size_t inner = loops.size() - 1;
   int64_t index[16];
   int64_t rest = begin, offset = 0;
@@ -101,8 +103,14 @@ void for_each_run(const Dims& loops, const Dims& strides, int64_t begin, int n, 
   }
   for (int done = 0; done < n;) {
     const int count = static_cast<int>(std::min<int64_t>(n - done, loops[inner] - index[inner]));
-    f(offset, strides[inner], done, count);
-    done += count;
+    // Whole rows but the last of the loop around them, behind which the loops outside move on.
+    const int64_t whole = count == loops[inner] && inner > 0 ? std::min<int64_t>((n - done) / count, loops[inner - 1] - index[inner - 1]) : 1;
+    f(offset, done, static_cast<int>(whole), count);
+    done += static_cast<int>(whole) * count;
+    if (whole > 1) {
+      offset += (whole - 1) * strides[inner - 1];
+      index[inner - 1] += whole - 1;
+    }
     index[inner] += count;
     offset += count * strides[inner];
     for (size_t d = inner; d > 0 && index[d] == loops[d]; --d) {
@@ -111,6 +119,55 @@ void for_each_run(const Dims& loops, const Dims& strides, int64_t begin, int n, 
       ++index[d - 1];
     }
   }
+}
+
+// Calls f(element offset, stride, first element of the run, count) for each of these runs.
+template <class F>
+void for_each_run(const Dims& loops, const Dims& strides, int64_t begin, int n, F&& f) {
+  const int64_t stride = strides.back(), apart = strides.size() > 1 ? strides[strides.size() - 2] : 0;
+  for_each_group(loops, strides, begin, n, [&](int64_t offset, int first, int runs, int count) {
+    for (int run = 0; run < runs; ++run) f(offset + run * apart, stride, first + run * count, count);
+  });
+}
+
+using Bytes = uint8_t __attribute__((vector_size(64)));
+
+template <class T>
+LAZYT_INLINE void fill_runs_of(std::byte* out, const std::byte* in, int64_t apart, int runs, int64_t bytes) {
+  typedef T Vector __attribute__((vector_size(sizeof(Bytes))));  // GCC takes no alias of a dependent type
+  for (int run = 0; run < runs; ++run, out += bytes, in += apart) {
+    T value;
+    std::memcpy(&value, in, sizeof value);
+    const Vector v = Vector{} + value;
+    for (int64_t i = 0; i < bytes; i += sizeof v) std::memcpy(out + i, &v, sizeof v);
+  }
+}
+// Runs of `bytes` bytes, one behind the other, each filled with an element of `size` bytes; those lie `apart` bytes apart. Writes up to
+// a vector past the end of a run.
+LAZYT_CLONES void fill_runs(std::byte* out, const std::byte* in, int64_t apart, int runs, int64_t bytes, int size) {
+  switch (size) {
+    case 1: return fill_runs_of<uint8_t>(out, in, apart, runs, bytes);
+    case 2: return fill_runs_of<uint16_t>(out, in, apart, runs, bytes);
+    case 4: return fill_runs_of<uint32_t>(out, in, apart, runs, bytes);
+    default: return fill_runs_of<uint64_t>(out, in, apart, runs, bytes);
+  }
+}
+template <class Vector>
+LAZYT_INLINE void copy_short_runs_of(std::byte* out, const std::byte* in, int64_t apart, int runs, int64_t bytes) {
+  for (int run = 0; run < runs; ++run, out += bytes, in += apart) {
+    Vector v;
+    std::memcpy(&v, in, sizeof v);
+    std::memcpy(out, &v, sizeof v);
+  }
+}
+// Runs of less than a vector, copied from where they lie `apart` bytes apart to one behind the other. Reads and writes up to a vector past
+// the end of a run.
+LAZYT_CLONES void copy_short_runs(std::byte* out, const std::byte* in, int64_t apart, int runs, int64_t bytes) {
+  using Quarter = uint8_t __attribute__((vector_size(16)));
+  using Half = uint8_t __attribute__((vector_size(32)));
+  if (bytes <= 16) return copy_short_runs_of<Quarter>(out, in, apart, runs, bytes);
+  if (bytes <= 32) return copy_short_runs_of<Half>(out, in, apart, runs, bytes);
+  copy_short_runs_of<Bytes>(out, in, apart, runs, bytes);
 }
 
 // Elements [begin, begin + n) of the loops, of an operand that does not lie as they run. room: elements that `out` has place for.
@@ -126,19 +183,27 @@ void bring(T* out, const T* in, const Dims& loops, const Dims& strides, int64_t 
     for (; done < n; done *= 2) std::memcpy(out + done, out, static_cast<size_t>(std::min(done, n - done)) * sizeof(T));
     return;
   }
-  constexpr int kWide = 8;
-  for_each_run(loops, strides, begin, n, [&](int64_t offset, int64_t stride, int first, int count) {
-    T* o = out + first;
-    const T* p = in + offset;
-    if (stride == 0 && first + count + kWide <= room) {  // past the run's end, where the next one writes
-      const T v = *p;
-      for (int i = 0; i < count; i += kWide)
-        for (int k = 0; k < kWide; ++k) o[i + k] = v;
-    } else if (count <= kWide) {
-      for (int i = 0; i < count; ++i) o[i] = p[i * stride];
-    } else {
-      gather(reinterpret_cast<std::byte*>(o), reinterpret_cast<const std::byte*>(p), stride, count, sizeof(T));
+  constexpr int64_t kSize = sizeof(T), kVector = sizeof(Bytes);
+  const int64_t apart = (loops.size() > 1 ? strides[strides.size() - 2] : 0) * kSize;
+  for_each_group(loops, strides, begin, n, [&](int64_t offset, int first, int runs, int count) {
+    auto* to = reinterpret_cast<std::byte*>(out + first);
+    auto* from = reinterpret_cast<const std::byte*>(in + offset);
+    const int64_t bytes = count * kSize;
+    // Runs with room for a vector behind them, where the next one is written.
+    const int64_t fit = (room - first - kVector / kSize) / count;
+    int done = 0;
+    if (step == 0) {
+      done = static_cast<int>(std::clamp<int64_t>(fit, 0, runs));
+      fill_runs(to, from, apart, done, bytes, kSize);
+    } else if (step == 1) {
+      if (bytes < kVector && apart > 0) {  // those behind which a vector can be read: the last one's end is the end of what there is
+        const int64_t last = (runs - 1) * apart + bytes - kVector;
+        done = last < 0 ? 0 : static_cast<int>(std::clamp<int64_t>(std::min(fit, last / apart + 1), 0, runs));
+        copy_short_runs(to, from, apart, done, bytes);
+      }
+      return copy_rows(to + done * bytes, bytes, from + done * apart, apart, runs - done, bytes);
     }
+    for (; done < runs; ++done) gather(to + done * bytes, from + done * apart, step, count, kSize);
   });
 }
 // The same of elements of `size` bytes; room in bytes.
@@ -228,6 +293,7 @@ void FusedStep::begin(const Frame& frame, Block& b, int64_t longest) const {
   const int n = numbers_by_tile_ ? tile::kMaxTile : static_cast<int>(std::min<int64_t>(std::max<int64_t>(longest, tile::kMaxTile), std::clamp<int64_t>(block_, kBlock, 2 * kBlock)));
   for (const NumberFill& f : numbers_) set_number(frame, f.number, f.type, b.slot[f.slot], n);
   for (const Load& l : loads_) {
+    if (l.repeats) b.repeated[&l - loads_.data()].count = 0;
     if (!l.single) continue;
     const std::byte* at = frame.at<std::byte>(l.place);
     if (l.convert) {
@@ -240,7 +306,32 @@ void FusedStep::begin(const Frame& frame, Block& b, int64_t longest) const {
   for (const Instruction& i : once_) perform(i, b, n);
 }
 
+void FusedStep::Rows::seek(const FusedStep& step, int64_t to) {
+  if (to == at) return;
+  const Dims& loops = step.loops_;
+  const size_t inner = loops.size() - 1, count = step.loads_.size();
+  const auto move = [&](size_t d, int64_t by) {
+    for (size_t k = 0; k < count; ++k) offset[k] += step.loads_[k].strides[d] * by;
+  };
+  if (at >= 0 && to == at + loops[inner]) {
+    for (size_t d = inner; d-- > 0;) {
+      move(d, 1);
+      if (++index[d] < loops[d]) break;
+      move(d, -loops[d]);
+      index[d] = 0;
+    }
+  } else {
+    std::fill_n(offset, count, 0);
+    int64_t rest = to / loops[inner];
+    for (size_t d = inner; d-- > 0; rest /= loops[d]) move(d, index[d] = rest % loops[d]);
+  }
+  at = to;
+}
+
 void FusedStep::block(const Frame& frame, Block& b, int64_t at, int n) const {
+  const int64_t row = by_rows_ || own_rows_ ? at / loops_.back() * loops_.back() : 0;
+  if (by_rows_ || own_rows_) b.rows.seek(*this, row);
+  const auto offset_of = [&](const Load& l) { return b.rows.offset[&l - loads_.data()] + (at - row) * l.strides.back(); };
   for (const Load& l : loads_) {
     if (l.single) continue;
     const std::byte* from = frame.at<std::byte>(l.place);
@@ -260,18 +351,24 @@ void FusedStep::block(const Frame& frame, Block& b, int64_t at, int n) const {
       continue;
     }
     if (l.in_row) {
-      for_each_run(loops_, l.strides, at, n, [&](int64_t offset, int64_t, int, int) {
-        b.slot[l.slot] = const_cast<std::byte*>(from + offset * l.size);
-      });
+      b.slot[l.slot] = const_cast<std::byte*>(from + offset_of(l) * l.size);
       continue;
     }
     std::byte* to = b.memory[l.slot];
+    if (l.repeats) {
+      auto& there = b.repeated[&l - loads_.data()];
+      const int64_t first = at % loops_.back();
+      if (there.first == first && there.count >= n) continue;
+      there = {first, n};
+    }
     if (l.one_a_row) {
-      for_each_run(loops_, l.strides, at, 1, [&](int64_t offset, int64_t, int, int) {
-        if (!l.convert) return gather(to, from + offset * l.size, 0, tile::kMaxTile, l.size);
-        l.convert(to, from + offset * l.size, 1);
-        gather(to, to, 0, tile::kMaxTile, 4);
-      });
+      from += offset_of(l) * l.size;
+      if (l.convert) {
+        l.convert(to, from, 1);
+        fill_runs(to, to, 0, 1, int64_t{tile::kMaxTile} * 4, 4);
+      } else {
+        fill_runs(to, from, 0, 1, int64_t{tile::kMaxTile} * l.size, l.size);
+      }
       continue;
     }
     if (!l.convert) {
@@ -333,6 +430,17 @@ void FusedStep::block(const Frame& frame, Block& b, int64_t at, int n) const {
   }
 }
 
+bool FusedStep::is_in_place(const tile::Operand* operands, int n) const {
+  const auto begin = [&](size_t k) { return reinterpret_cast<uintptr_t>(operands[k].base); };
+  const auto end = [&](size_t k) { return begin(k) + size_t{tile_operands_[k].size} * static_cast<size_t>(n); };
+  for (size_t w = 0; w < tile_.operands.size(); ++w) {
+    if (!tile_.operands[w].running || !tile_.operands[w].written) continue;
+    for (size_t r = 0; r < tile_.operands.size(); ++r)
+      if (tile_.operands[r].running && !tile_.operands[r].written && begin(w) < end(r) && begin(r) < end(w)) return true;
+  }
+  return false;
+}
+
 void FusedStep::run_tiles(Block& b, int n) const {
   const tile::Machine& m = tile::machine(tile_.type);
   const int full = n / m.tile * m.tile, rest = n - full;
@@ -354,6 +462,11 @@ void FusedStep::run_tiles(Block& b, int n) const {
   }
   if (full) run(full);
   if (!rest) return;
+  if (full && !period_ && !is_in_place(operands, n)) {  // the last tile lies over elements that are done
+    for (size_t k = 0; k < tile_.operands.size(); ++k)
+      if (tile_.operands[k].running) operands[k].base = static_cast<std::byte*>(operands[k].base) + size_t{tile_operands_[k].size} * static_cast<size_t>(n - m.tile);
+    return run(m.tile);
+  }
   // The last tile runs on copies: a tensor's memory ends where it ends. Behind it are zeros: what happens to lie
   // there may be denormal, for which a Xeon takes 50 times as long.
   std::byte* pad = scratch + size_t{tile_.scratch_tiles} * kTileBytes;
@@ -363,10 +476,8 @@ void FusedStep::run_tiles(Block& b, int n) const {
     const size_t size = size_t{tile_operands_[k].size};
     auto* base = static_cast<std::byte*>(operands[k].base) + static_cast<size_t>(full) * size;
     const size_t bytes = static_cast<size_t>(rest) * size;
-    if (tile_operands_[k].direct) {
-      if (!o.written) std::memcpy(pad + k * kTileBytes, base, bytes);
-      base = pad + k * kTileBytes;
-    }
+    if (!o.written) std::memcpy(pad + k * kTileBytes, base, bytes);
+    if (!o.written || tile_operands_[k].direct) base = pad + k * kTileBytes;
     if (!o.written) std::memset(base + bytes, 0, static_cast<size_t>(m.tile) * size - bytes);
     operands[k].base = base;
   }

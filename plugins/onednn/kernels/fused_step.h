@@ -40,6 +40,7 @@ class FusedStep final : public Step {
     bool direct;          // linear and needs no conversion: the register is the memory
     bool in_row = false;  // runs along the innermost loop alone, where blocks keep to one row
     bool one_a_row = false;  // the same along the innermost loop, where blocks keep to one row: a number of the register machine
+    bool repeats = false;  // one row of the innermost loop, over and over, brought into the slot
   };
   struct Store {
     Place place;
@@ -127,18 +128,33 @@ class FusedStep final : public Step {
   void run(const Frame& frame) const override;
 
  private:
+  // Where loads stand at the first element of a row: of the innermost loop, with the others at one place.
+  struct Rows {
+    int64_t at = -1;  // that element
+    int64_t index[16];
+    int64_t offset[64];  // of each load, in elements
+    void seek(const FusedStep& step, int64_t to);
+  };
   // Registers of one thread for one run.
   struct Block {
     explicit Block(std::atomic<bool>& z) : by_zero(z) {}
     std::atomic<bool>& by_zero;  // of the run: whether an integer was divided by zero
     std::byte* memory[64 + 64];
     void* slot[64 + 64];
+    Rows rows;
+    // Of a load that repeats: what its slot holds, where in the row it begins and how many elements.
+    struct {
+      int64_t first;
+      int count;
+    } repeated[64];
   };
 
   std::byte* scratch() const;
   void begin(const Frame& frame, Block& b, int64_t longest) const;
   void block(const Frame& frame, Block& b, int64_t at, int n) const;
   void run_tiles(Block& b, int n) const;
+  // Whether the register machine writes where it reads. n: elements of what runs.
+  bool is_in_place(const tile::Operand* operands, int n) const;
   static void perform(const Instruction& i, Block& b, int n);
   void run_pointwise(const Frame& frame, std::atomic<bool>& by_zero) const;
   void run_fills(const Frame& frame, std::atomic<bool>& by_zero) const;

@@ -1,6 +1,7 @@
 #include "strided.h"
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 
 #include "bytes.h"
@@ -37,7 +38,8 @@ Plan plan_of(const Tensor& src, const Tensor& dst) {
   Plan p;
   take(p.n, p.src_step, p.dst_step);
   take(p.rows, p.src_row, p.dst_row);
-  if (p.n < 8 && p.rows > p.n) {  // runs too short for a loop
+  const bool as_bytes = p.src_step == 1 && p.dst_step == 1 && p.n * static_cast<int64_t>(dst.element()) >= 4;
+  if (p.n < 8 && p.rows > p.n && !as_bytes) {  // runs too short for a loop
     std::swap(p.n, p.rows);
     std::swap(p.src_step, p.src_row);
     std::swap(p.dst_step, p.dst_row);
@@ -72,7 +74,8 @@ LAZYT_RUN(uint64_t)
 template <class T>
 void rows_of(const Plan& p, T* dst, const T* src, int64_t rows) {
   if (p.src_step == 1 && p.dst_step == 1) {
-    for (int64_t r = 0; r < rows; ++r) copy_bytes(dst + r * p.dst_row, src + r * p.src_row, static_cast<size_t>(p.n) * sizeof(T));
+    constexpr int64_t kSize = sizeof(T);
+    copy_rows(reinterpret_cast<std::byte*>(dst), p.dst_row * kSize, reinterpret_cast<const std::byte*>(src), p.src_row * kSize, rows, p.n * kSize);
   } else {
     for (int64_t r = 0; r < rows; ++r) copy_run(dst + r * p.dst_row, src + r * p.src_row, p.n, p.dst_step, p.src_step);
   }
@@ -100,7 +103,43 @@ void run(const Frame& frame, const Plan& p, const T* src, T* dst) {
   });
 }
 
+// Rows of at least a vector, the last of which lies over the one before.
+template <class Vector>
+LAZYT_INLINE void copy_rows_by(std::byte* dst, int64_t dst_row, const std::byte* src, int64_t src_row, int64_t rows, int64_t bytes) {
+  constexpr int64_t kVector = sizeof(Vector);
+  for (int64_t r = 0; r < rows; ++r, dst += dst_row, src += src_row) {
+    Vector v, last;
+    std::memcpy(&last, src + bytes - kVector, kVector);
+    for (int64_t i = 0; i + kVector < bytes; i += kVector) {
+      std::memcpy(&v, src + i, kVector);
+      std::memcpy(dst + i, &v, kVector);
+    }
+    std::memcpy(dst + bytes - kVector, &last, kVector);
+  }
+}
+
 }  // namespace
+
+LAZYT_CLONES void copy_rows(std::byte* dst, int64_t dst_row, const std::byte* src, int64_t src_row, int64_t rows, int64_t bytes) {
+  using Vector16 = uint8_t __attribute__((vector_size(16)));
+  using Vector32 = uint8_t __attribute__((vector_size(32)));
+  using Vector64 = uint8_t __attribute__((vector_size(64)));
+  if (bytes > 2048) {
+    for (int64_t r = 0; r < rows; ++r) copy_bytes(dst + r * dst_row, src + r * src_row, static_cast<size_t>(bytes));
+  } else if (bytes >= 64) {
+    copy_rows_by<Vector64>(dst, dst_row, src, src_row, rows, bytes);
+  } else if (bytes >= 32) {
+    copy_rows_by<Vector32>(dst, dst_row, src, src_row, rows, bytes);
+  } else if (bytes >= 16) {
+    copy_rows_by<Vector16>(dst, dst_row, src, src_row, rows, bytes);
+  } else if (bytes >= 8) {
+    copy_rows_by<uint64_t>(dst, dst_row, src, src_row, rows, bytes);
+  } else if (bytes >= 4) {
+    copy_rows_by<uint32_t>(dst, dst_row, src, src_row, rows, bytes);
+  } else {
+    copy_rows_by<uint8_t>(dst, dst_row, src, src_row, rows, bytes);
+  }
+}
 
 void lower_strided_copy(Builder& b, const Tensor& src, const Tensor& dst) {
   if (dst.count() == 0) return;

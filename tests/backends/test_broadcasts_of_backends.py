@@ -1,4 +1,4 @@
-"""Operands that do not lie as the result does (broadcast, slices, turned), in rows about as long as vectors."""
+"""Operands that do not lie as the result does: broadcast, slices, turned. Rows about as long as vectors."""
 
 import os
 

@@ -36,6 +36,33 @@ struct RunningLogSumExp {
   }
 };
 
+// Of lines side by side, at most so many: a row of all at a time.
+constexpr int kColumns = 256;
+template <class A, class R, class T>
+LAZYT_INLINE void run_columns_of(const T* from, int64_t step, T* to, int64_t out_step, int64_t n, int width) {
+  R running[kColumns];
+  for (int64_t i = 0; i < n; ++i, from += step, to += out_step) {
+#pragma omp simd
+    for (int k = 0; k < width; ++k) to[k] = narrow<T>(static_cast<Compute<T>>(running[k](static_cast<A>(widen(from[k])))));
+  }
+}
+template <class A, class R, class T>
+void run_columns(const T* from, int64_t step, T* to, int64_t out_step, int64_t n, int width) {
+  run_columns_of<A, R>(from, step, to, out_step, n, width);
+}
+#define LAZYT_COLUMNS(T, A, R)                                                                                          \
+  template <>                                                                                                           \
+  LAZYT_CLONES void run_columns<A, R<A>>(const T* from, int64_t step, T* to, int64_t out_step, int64_t n, int width) { \
+    run_columns_of<A, R<A>>(from, step, to, out_step, n, width);                                                        \
+  }
+LAZYT_COLUMNS(float, double, RunningSum)
+LAZYT_COLUMNS(double, double, RunningSum)
+LAZYT_COLUMNS(int32_t, uint64_t, RunningSum)
+LAZYT_COLUMNS(int64_t, uint64_t, RunningSum)
+LAZYT_COLUMNS(float, double, RunningProduct)
+LAZYT_COLUMNS(double, double, RunningProduct)
+#undef LAZYT_COLUMNS
+
 // As PyTorch: f32 and f64 in double, halves in f32, integers in int64; logcumsumexp computes in the type.
 template <template <class> class Running, bool kExactType>
 void lower_running(Builder& b, const lazyt_node_t& node) {
@@ -44,7 +71,7 @@ void lower_running(Builder& b, const lazyt_node_t& node) {
   const uint32_t v = node.results;
   const Tensor in = as_dtype(b, tensor_at(b, args[0]), b.dtype(v));
   const Tensor out = b.make_dense(v);
-  const auto lines = lines_of<2>({in.layout, out.layout}, axis, false);
+  const auto lines = lines_of<2>({in.layout, out.layout}, axis, true);
   with_real(out.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     if constexpr (!std::is_same_v<T, bool> && (!kExactType || kIsFloat<T>)) {
@@ -53,11 +80,12 @@ void lower_running(Builder& b, const lazyt_node_t& node) {
       b.add("running", {}, out, {in}, {}, [=](const Frame& frame) {
         const T* x = frame.at<T>(in);
         T* y = frame.at<T>(out);
-        for_lines(frame, lines, 1, [&](const auto& at, int64_t) {
-          Running<A> running;
+        for_lines(frame, lines, kColumns, [&](const auto& at, int64_t width) {
           const int64_t n = lines.n, step = lines.step[0], out_step = lines.step[1];
           const T* from = x + at[0];
           T* to = y + at[1];
+          if (lines.side_by_side) return run_columns<A, Running<A>>(from, step, to, out_step, n, static_cast<int>(width));
+          Running<A> running;
           if constexpr (!std::is_same_v<T, Compute<T>>)
             if (step == 1 && out_step == 1) {  // converted by vectors
               constexpr int64_t kChunk = 256;

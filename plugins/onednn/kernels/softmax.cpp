@@ -254,7 +254,7 @@ LAZYT_PLACES(int64_t)
 // The first place of the extreme of a line. REQUIRES: n > 0
 template <bool kMax, class T>
 int64_t place_of_extreme(const T* x, int64_t n, int64_t step) {
-  constexpr int64_t kFew = 6;  // elements that are looked at before vectors have begun
+  constexpr int64_t kFew = 15;  // elements that are looked at before vectors have begun
   if constexpr (std::is_same_v<T, bool>) {
     if (step == 1) {
       const void* first = std::memchr(x, kMax, static_cast<size_t>(n));
@@ -267,7 +267,9 @@ int64_t place_of_extreme(const T* x, int64_t n, int64_t step) {
   auto best = widen(x[0]);
   for (int64_t i = 1; i < n; ++i) {
     const auto v = widen(x[i * step]);
-    if (beats<kMax>(v, best)) best = v, place = i;
+    const bool wins = beats<kMax>(v, best);  // no branch: who wins is not foreseen
+    best = wins ? v : best;
+    place = wins ? i : place;
   }
   return place;
 }

@@ -346,6 +346,7 @@ struct Grid {
   int64_t n = 1, step_index = 0, step_beside = 0, step_into = 0;
   int64_t dim = 0, size = 1, stride = 1;
   bool along_last = true;
+  bool is_dense = false;  // the index, so that its lines lie one behind the other
 };
 Grid grid_of(const Tensor& index, const Tensor& beside, const Tensor& into, int64_t dim) {
   Grid g;
@@ -374,6 +375,7 @@ Grid grid_of(const Tensor& index, const Tensor& beside, const Tensor& into, int6
     }
   }
   g.along_last = d + 1 == rank;
+  g.is_dense = index.layout.is_dense();
   return g;
 }
 // Whether one of n places is not in [0, size).
@@ -409,10 +411,19 @@ void for_grid(const Frame& frame, const Grid& g, const int64_t* index, bool read
     const F own = f;
     const int64_t si = g.step_index, sb = g.step_beside, st = g.step_into, sd = g.stride;
     Odometer<3> at(g.outer, {&g.strides[0], &g.strides[1], &g.strides[2]}, begin);
+    constexpr int64_t kTogether = 1024;  // places of short lines that are looked at together
+    const int64_t group = g.is_dense && last - first == g.n ? std::max<int64_t>(1, kTogether / g.n) : 1;
+    int64_t inside = begin;  // lines before it have no place outside
     for (int64_t i = begin; i < end; ++i, at.next()) {
       const int64_t beside = at.offsets[1], into = at.offsets[2];
       const int64_t* in = index + at.offsets[0];
-      if (outside(in + first * si, last - first)) continue;
+      if (i >= inside) {
+        const int64_t lines = std::min(group, end - i);
+        if (lines > 1 && !any_outside(in, lines * g.n, g.size))
+          inside = i + lines;
+        else if (outside(in + first * si, last - first))
+          continue;
+      }
       if (dense && st == 0 && sd == 1)
         for (int64_t j = first; j < last; ++j) own(beside + j, into + in[j]);
       else if (dense)

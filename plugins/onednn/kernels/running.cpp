@@ -87,7 +87,7 @@ void lower_running(Builder& b, const lazyt_node_t& node) {
           if (lines.side_by_side) return run_columns<A, Running<A>>(from, step, to, out_step, n, static_cast<int>(width));
           Running<A> running;
           if constexpr (!std::is_same_v<T, Compute<T>>)
-            if (step == 1 && out_step == 1) {  // converted by vectors
+            if (constexpr int64_t kShort = 32; step == 1 && out_step == 1 && n > kShort) {  // converted by vectors
               constexpr int64_t kChunk = 256;
               Compute<T> chunk[kChunk];
               for (int64_t begin = 0; begin < n; begin += kChunk) {

@@ -325,8 +325,21 @@ struct HalfReducer {
     }
   }
   static double exactly(const uint16_t* p, int n) {
-    double sum = 0;
-    for (int i = 0; i < n; ++i) {
+    typedef double D __attribute__((vector_size(math::kWidth * sizeof(double))));
+    constexpr int kTogether = 16;  // lanes, whatever the width of vectors is
+    D sums[kTogether / math::kWidth] = {};
+    int i = 0;
+    for (; i + kTogether <= n; i += kTogether)
+      for (int k = 0; k < kTogether / math::kWidth; ++k) {
+        Shorts bits;
+        std::memcpy(&bits, p + i + k * math::kWidth, sizeof bits);
+        const D x = __builtin_convertvector(vm::to_float(bits, E{}), D);
+        sums[k] += kSquares ? x * x : x;
+      }
+    double lanes[kTogether];
+    std::memcpy(lanes, sums, sizeof lanes);
+    double sum = i ? Reducer<float, kind>::folded(lanes, [](double a, double b) { return a + b; }) : 0;
+    for (; i < n; ++i) {
       const double x = static_cast<double>(to_float(p[i]));
       sum += kSquares ? x * x : x;
     }

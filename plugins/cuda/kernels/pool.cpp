@@ -29,15 +29,7 @@ Tensor with_five_dims(Tensor t, size_t axes) {
 
 // A place for result v that lies in the order of dims in which `like` does (channels last, say).
 Tensor make_like(Builder& b, uint32_t v, const Tensor& like) {
-  const Dims dims = b.dims(v);
-  Dims strides(dims.size());
-  const auto order = memory_order(like.dims(), like.strides());
-  int64_t step = 1;
-  for (size_t i = order.size(); i-- > 0;) {
-    strides[order[i]] = step;
-    step *= std::max<int64_t>(dims[order[i]], 1);
-  }
-  return b.make(v, strides);
+  return b.make(v, strides_in_order(b.dims(v), memory_order(like.dims(), like.strides())));
 }
 
 // The dims of t from the largest stride to the smallest, and the strides of others in the same order: neighbouring threads

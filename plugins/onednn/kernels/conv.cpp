@@ -141,6 +141,12 @@ class Lowering {
   // x = the sum over y of what reads it; bias is added after it.
   void backward_data(const Tensor& y, const Tensor& w, const Tensor* bias, const Tensor& x) {
     if (is_product()) return data_by_columns(y, w, bias, x);
+    if (is_pointwise() && (!bias || dtype_ == LAZYT_DTYPE_FLOAT32)) {
+      const Tensor result = result_for(x);
+      add_product(b_, rows(activation(y)), matrix(dense(w)), rows(result));
+      if (bias) add_to_channels(b_, vector(*bias, dtype_), result);
+      return finish(result, x);
+    }
     if (!is_strided() && prefers_patches(g_.y, g_.x)) {
       std::optional<Tensor> added;
       if (bias) added = vector(*bias, dtype_);
@@ -163,6 +169,7 @@ class Lowering {
   void backward_weights(const Tensor& x, const Tensor& y, const Tensor& w) {
     if (reads_past_lines() || (writes_past_scratch() && dtype_ != LAZYT_DTYPE_FLOAT32)) return in_f32().backward_weights(x, y, w);
     if (writes_past_weights()) return padded().backward_weights(with_depth_padded(x), y, w);
+    if (is_pointwise()) return weights_of_pixels(rows(activation(x)), rows(activation(y)), w);
     if (is_product() || writes_past_scratch()) return weights_by_columns(x, y, w);
     if (prefers_patches(g_.x, g_.y)) {
       add_weight_patches(activation(x), activation(y), w);
@@ -248,6 +255,20 @@ class Lowering {
       add_product(b_, turned(group(others, 1, i)), add_columns(b_, columns(), group(from, 1, i)), group(matrix(result), 0, i));
     finish(result, w);
   }
+  // w = the product of y's channels with x's, summed over pixels. Of many pixels with few channels of x it is turned: a row of the
+  // result is to fill vectors.
+  void weights_of_pixels(const Tensor& x, const Tensor& y, const Tensor& w) {
+    constexpr int64_t kFew = 64, kMany = 512;
+    const int64_t pixels = x.dims()[0], from = x.dims()[1], to = y.dims()[1];
+    if (from <= kFew && from < to && pixels >= kMany) {
+      const Tensor result = b_.scratch(dtype_, {from, to});
+      add_product(b_, turned(x), y, result);
+      return b_.copy(turned(result), matrix(w));
+    }
+    const Tensor result = w.dtype == dtype_ ? w : b_.scratch(dtype_, w.dims());
+    add_product(b_, turned(y), x, matrix(result));
+    finish(result, w);
+  }
   // Group i's part of a dim that has those of all.
   Tensor group(const Tensor& t, size_t dim, int64_t i) const {
     Dims dims = t.dims();
@@ -259,6 +280,12 @@ class Lowering {
 
   bool is_strided() const {
     return std::ranges::any_of(g_.stride, [](int64_t s) { return s != 1; });
+  }
+  // Windows of one pixel, one beside the other: the gradients are products of matrices that lie as they are wanted, which oneDNN
+  // multiplies faster than it takes these convolutions back.
+  bool is_pointwise() const {
+    const auto none = [](int64_t padding) { return padding == 0; };
+    return g_.groups == 1 && volume(g_.w, 2) == 1 && !is_strided() && std::ranges::all_of(g_.pad_begin, none) && std::ranges::all_of(g_.pad_end, none);
   }
   // Few pixels: the weights are what moves. Measured: from four times as many y channels as rows of columns on; eight times,
   // where weights stay in the primitive's own format from one run to the next.

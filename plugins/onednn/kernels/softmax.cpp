@@ -11,13 +11,7 @@ namespace {
 
 // Row-major, or lying as the operand does if that has no gaps.
 Tensor make_like(Builder& b, uint32_t v, const Tensor& operand) {
-  const auto order = toolkit::memory_order(operand.dims(), operand.strides());
-  Dims strides(operand.dims().size());
-  int64_t step = 1;
-  for (size_t i = order.size(); i-- > 0;) {
-    strides[order[i]] = step;
-    step *= std::max<int64_t>(operand.dims()[order[i]], 1);
-  }
+  const Dims strides = toolkit::strides_in_order(operand.dims(), toolkit::memory_order(operand.dims(), operand.strides()));
   return operand.dtype == b.dtype(v) ? b.make(v, strides) : b.make_dense(v);
 }
 

@@ -278,6 +278,13 @@ inline std::vector<size_t> memory_order(std::span<const int64_t> dims, std::span
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return key(a) > key(b); });
   return order;
 }
+// Strides without gaps, the last dim of `order` innermost; row-major for 0, 1, 2, ...
+inline Dims strides_in_order(std::span<const int64_t> dims, std::span<const size_t> order) {
+  Dims strides(dims.size());
+  int64_t step = 1;
+  for (size_t i = order.size(); i-- > 0; step *= std::max<int64_t>(dims[order[i]], 1)) strides[order[i]] = step;
+  return strides;
+}
 
 }  // namespace toolkit
 }  // namespace lazyt

@@ -212,11 +212,7 @@ inline Tensor begin_result(Builder& b, uint32_t v, lazyt_dtype_t dtype) {
 // The same with dims in memory in the order of `like`'s, the last innermost: heads that are a part of a token stay one.
 inline Tensor begin_result(Builder& b, uint32_t v, lazyt_dtype_t dtype, const Tensor& like) {
   const Dims dims = b.dims(v);
-  Dims strides(dims.size());
-  int64_t step = 1;
-  const auto order = memory_order(dims, like.strides());
-  for (size_t k = order.size(); k-- > 0; step *= dims[order[k]]) strides[order[k]] = step;
-  strides = b.result_strides(v, strides);
+  Dims strides = b.result_strides(v, strides_in_order(dims, memory_order(dims, like.strides())));
   if (strides.back() != 1) strides = row_major(dims);
   return b.dtype(v) == dtype ? b.make(v, strides) : b.scratch(dtype, dims, strides, static_cast<uint64_t>(count_of(dims)) * lazyt_dtype_size(dtype));
 }

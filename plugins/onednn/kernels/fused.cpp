@@ -562,7 +562,7 @@ FusedKernel::Made FusedKernel::make(Builder& b, const std::vector<StorageId>& ma
       if (std::find(spare.begin(), spare.end(), slot[r]) == spare.end()) spare.push_back(slot[r]);
     }
   }
-  if (slots > 128)
+  if (slots > FusedStep::kMaxSlots)
     throw plugin::Error(LAZYT_CODE_UNIMPLEMENTED, "onednn: a kernel of more than 128 registers");
   step->slots_ = slots;
   // Programs keep hundreds of these: no slack.

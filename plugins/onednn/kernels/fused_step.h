@@ -29,6 +29,7 @@ inline vm::Convert storer(lazyt_dtype_t d) {
 
 class FusedStep final : public Step {
  public:
+  static constexpr size_t kMaxSlots = 128;  // registers in memory: each load has one
   struct Load {
     Place place;
     Dims strides;         // by loop
@@ -132,21 +133,21 @@ class FusedStep final : public Step {
   struct Rows {
     int64_t at = -1;  // that element
     int64_t index[16];
-    int64_t offset[64];  // of each load, in elements
+    int64_t offset[kMaxSlots];  // of each load, in elements
     void seek(const FusedStep& step, int64_t to);
   };
   // Registers of one thread for one run.
   struct Block {
     explicit Block(std::atomic<bool>& z) : by_zero(z) {}
     std::atomic<bool>& by_zero;  // of the run: whether an integer was divided by zero
-    std::byte* memory[64 + 64];
-    void* slot[64 + 64];
+    std::byte* memory[kMaxSlots];
+    void* slot[kMaxSlots];
     Rows rows;
     // Of a load that repeats: what its slot holds, where in the row it begins and how many elements.
     struct {
       int64_t first;
       int count;
-    } repeated[64];
+    } repeated[kMaxSlots];
   };
 
   std::byte* scratch() const;

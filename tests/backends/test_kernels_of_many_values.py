@@ -33,3 +33,17 @@ def test_branches_with_gradients_of_their_own(branches):
         return [g.cpu() for g in torch.autograd.grad(total.square().sum(), leaves)]
 
     torch.testing.assert_close(run("lazyt"), run("cpu"))
+
+
+@pytest.mark.parametrize("shape, beside", [((40, 300), (40, 1)), ((40, 300), (300,)), ((40, 48), (48,))], ids=str)
+def test_a_chain_that_reads_many_values_beside_rows(shape, beside):
+    torch.manual_seed(0)
+    x, others = torch.rand(shape), (torch.rand(110, *beside) * 0.1).unbind()
+
+    def run(device):
+        value = x.to(device)
+        for a, b in zip(others[::2], others[1::2], strict=True):
+            value = torch.addcmul(value, a.to(device), b.to(device))
+        return value.cpu()
+
+    torch.testing.assert_close(run("lazyt"), run("cpu"), rtol=1e-5, atol=1e-5)

@@ -35,7 +35,9 @@ def test_branches_with_gradients_of_their_own(branches):
     torch.testing.assert_close(run("lazyt"), run("cpu"))
 
 
-@pytest.mark.parametrize("shape, beside", [((40, 300), (40, 1)), ((40, 300), (300,)), ((40, 48), (48,))], ids=str)
+@pytest.mark.parametrize(
+    "shape, beside", [((40, 300), (40, 1)), ((40, 300), (300,)), ((40, 48), (48,))], ids=str
+)
 def test_a_chain_that_reads_many_values_beside_rows(shape, beside):
     torch.manual_seed(0)
     x, others = torch.rand(shape), (torch.rand(110, *beside) * 0.1).unbind()

@@ -124,6 +124,11 @@ TEST(Collapse, AScalarIsOneLoopOfOne) {
 
 TEST(MemoryOrder, ChannelsLastWalksChannelsInnermost) {
   EXPECT_EQ(memory_order(Dims{2, 3, 4, 5}, Dims{60, 1, 15, 3}), (std::vector<size_t>{0, 2, 3, 1}));
+  EXPECT_EQ(strides_in_order(Dims{2, 3, 4, 5}, std::vector<size_t>{0, 2, 3, 1}), (Dims{60, 1, 15, 3}));
+}
+
+TEST(MemoryOrder, NothingHasTheStridesOfOne) {
+  EXPECT_EQ(strides_in_order(Dims{2, 0, 3}, std::vector<size_t>{0, 1, 2}), (Dims{3, 3, 1}));
 }
 
 }  // namespace

@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "lazyt/toolkit/operands.hpp"
 
@@ -49,37 +51,38 @@ inline int64_t start_of(const lazyt_arg_t& a, int64_t size) {
   return std::clamp<int64_t>(start, 0, size);
 }
 
-// Row-major, or in the order of dims in which most elements of the parts lie: they are not turned then.
-inline Dims strides_of_cat(const Builder& b, const lazyt_arg_t& list, const Dims& dims, size_t dim) {
-  const auto parts = b.program.elements(list);
-  const Tensor* widest = nullptr;
-  for (const lazyt_arg_t& element : parts) {
-    const Tensor& part = b.tensor(Builder::value_of(element));
-    if (part.layout.rank() == dims.size() && (!widest || part.count() > widest->count())) widest = &part;
-  }
-  if (!widest || widest->dims()[dim] == 1) return row_major(dims);  // one element may have any stride
-  const auto order = memory_order(widest->dims(), widest->strides());
-  int64_t alike = 0;
-  for (const lazyt_arg_t& element : parts) {
-    const Tensor& part = b.tensor(Builder::value_of(element));
-    if (part.layout.rank() != dims.size()) continue;
+// Where `parts` are concatenated along dim to `dims`: row-major, or in the order of dims in which most elements lie, which are not
+// turned then.
+inline Dims strides_of_cat(std::span<const Layout> parts, const Dims& dims, size_t dim) {
+  const auto widest = std::max_element(parts.begin(), parts.end(), [](const Layout& a, const Layout& b) { return a.count() < b.count(); });
+  if (widest == parts.end() || widest->dims[dim] == 1) return row_major(dims);  // one element may have any stride
+  const auto order = memory_order(widest->dims, widest->strides);
+  const auto lies_so = [&](const Layout& part) {
     int64_t outside = INT64_MAX;  // the stride of the dim around
-    const bool lies_so = std::all_of(order.begin(), order.end(), [&](size_t d) {
-      return part.dims()[d] == 1 || std::exchange(outside, part.strides()[d]) >= part.strides()[d];
+    return std::all_of(order.begin(), order.end(), [&](size_t d) {
+      return part.dims[d] == 1 || std::exchange(outside, part.strides[d]) >= part.strides[d];
     });
-    if (lies_so) alike += part.count();
-  }
+  };
+  int64_t alike = 0;
+  for (const Layout& part : parts) alike += lies_so(part) ? part.count() : 0;
   return 2 * alike > count_of(dims) ? strides_in_order(dims, order) : row_major(dims);
 }
 inline void cat(Builder& b, const lazyt_node_t& node) {
   const auto args = b.program.args(node);
   const auto dim = static_cast<size_t>(Builder::int_of(args[1]));
-  const Tensor out = b.make(node.results, b.result_strides(node.results, strides_of_cat(b, args[0], b.dims(node.results), dim)));
+  const Dims dims = b.dims(node.results);
+  std::vector<Tensor> parts;
+  std::vector<Layout> layouts;
+  for (const lazyt_arg_t& element : b.program.elements(args[0])) {
+    const Tensor& part = b.tensor(Builder::value_of(element));
+    if (part.layout.rank() != dims.size()) continue;  // PyTorch's empty tensors of one dim
+    parts.push_back(part);
+    layouts.push_back(part.layout);
+  }
+  const Tensor out = b.make(node.results, b.result_strides(node.results, strides_of_cat(layouts, dims, dim)));
   int64_t at = 0;
   b.write_beside([&] {
-    for (const lazyt_arg_t& element : b.program.elements(args[0])) {
-      const Tensor& part = b.tensor(Builder::value_of(element));
-      if (part.layout.rank() != out.layout.rank()) continue;  // PyTorch's empty tensors of one dim
+    for (const Tensor& part : parts) {
       if (part.count()) b.copy(part, window(out, dim, at, part.dims()[dim]));
       at += part.dims()[dim];
     }

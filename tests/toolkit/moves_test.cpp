@@ -26,20 +26,21 @@ TEST(Bitcast, OtherBytesAndOtherArgumentsAreRefused) {
   EXPECT_FALSE(takes("f32[2,3]", "none, dtype(i32)", "i32[2,3]"));
 }
 
-const Layout kChannelsLast{0, {2, 3, 4, 5}, {60, 1, 15, 3}}, kRowMajor{0, {2, 3, 4, 5}, {60, 20, 5, 1}};
+Tensor part(const Dims& dims, const Dims& strides) { return {0, LAZYT_DTYPE_FLOAT32, {0, dims, strides}}; }
+const Tensor kChannelsLast = part({2, 3, 4, 5}, {60, 1, 15, 3}), kRowMajor = part({2, 3, 4, 5}, {60, 20, 5, 1});
 
 TEST(Cat, PartsThatLieChannelsLastStaySo) {
   EXPECT_EQ(moves::strides_of_cat(std::vector{kChannelsLast, kChannelsLast}, {2, 6, 4, 5}, 1), (Dims{120, 1, 30, 6}));
 }
 
 TEST(Cat, MostElementsDecide) {
-  const Layout more{0, {2, 4, 4, 5}, {80, 20, 5, 1}};
+  const Tensor more = part({2, 4, 4, 5}, {80, 20, 5, 1});
   EXPECT_EQ(moves::strides_of_cat(std::vector{kChannelsLast, more}, {2, 7, 4, 5}, 1), (Dims{140, 20, 5, 1}));
   EXPECT_EQ(moves::strides_of_cat(std::vector{kChannelsLast, kRowMajor}, {2, 6, 4, 5}, 1), (Dims{120, 20, 5, 1}));
 }
 
 TEST(Cat, PartsOfOneElementAlongTheDimTellNoOrder) {
-  const Layout row{0, {1, 5}, {0, 1}};
+  const Tensor row = part({1, 5}, {0, 1});
   EXPECT_EQ(moves::strides_of_cat(std::vector{row, row}, {2, 5}, 0), (Dims{5, 1}));
 }
 

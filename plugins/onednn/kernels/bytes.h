@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "clones.h"
+
 namespace lazyt::onednn {
 
 // Whether glibc's memcpy is slow on this CPU (AMD's) where the destination lies a few bytes behind the source within a page, as it
@@ -30,10 +32,13 @@ inline void copy_bytes(void* to, const void* from, size_t n) {
   std::memcpy(out, in, n);
 }
 
-// The same of what is often short: memcpy's call takes as long as some hundred bytes.
-inline void copy_row(void* __restrict to, const void* __restrict from, size_t n) {
-  using Vector = unsigned char __attribute__((vector_size(16)));
-  if (n < sizeof(Vector) || n > 16 * sizeof(Vector)) return copy_bytes(to, from, n);
+using Bytes16 = uint8_t __attribute__((vector_size(16)));
+using Bytes32 = uint8_t __attribute__((vector_size(32)));
+using Bytes64 = uint8_t __attribute__((vector_size(64)));
+
+// The same by vectors (or words), the last of which may lie over the one before. REQUIRES: n is a Vector's size or more
+template <class Vector>
+LAZYT_INLINE void copy_by(void* __restrict to, const void* __restrict from, size_t n) {
   auto* out = static_cast<std::byte*>(to);
   auto* in = static_cast<const std::byte*>(from);
   Vector v, last;
@@ -43,6 +48,12 @@ inline void copy_row(void* __restrict to, const void* __restrict from, size_t n)
     std::memcpy(out + i, &v, sizeof v);
   }
   std::memcpy(out + n - sizeof last, &last, sizeof last);  // over what the loop left
+}
+
+// The same of what is often short: memcpy's call takes as long as some hundred bytes.
+inline void copy_row(void* __restrict to, const void* __restrict from, size_t n) {
+  if (n < sizeof(Bytes16) || n > 16 * sizeof(Bytes16)) return copy_bytes(to, from, n);
+  copy_by<Bytes16>(to, from, n);
 }
 
 }  // namespace lazyt::onednn

@@ -115,8 +115,7 @@ class Lowering {
   void forward(const Tensor& x, const Tensor& w, const Tensor* bias, const Tensor& y) {
     if (is_product(b_.steady_input(w) == LAZYT_NONE ? 4 : 8)) {
       const Tensor result = result_for(y);
-      const ColumnGeometry g = columns();
-      add_product(b_, add_columns(b_, g, activation(x)), turned(matrix(dense(w))), rows(result));
+      add_product(b_, windows(activation(x)), turned(matrix(dense(w))), rows(result));
       if (bias) add_to_channels(b_, vector(*bias, dtype_), result);
       return finish(result, y);
     }
@@ -140,13 +139,7 @@ class Lowering {
 
   // x = the sum over y of what reads it; bias is added after it.
   void backward_data(const Tensor& y, const Tensor& w, const Tensor* bias, const Tensor& x) {
-    if (is_product()) return data_by_columns(y, w, bias, x);
-    if (is_pointwise() && (!bias || dtype_ == LAZYT_DTYPE_FLOAT32)) {
-      const Tensor result = result_for(x);
-      add_product(b_, rows(activation(y)), matrix(dense(w)), rows(result));
-      if (bias) add_to_channels(b_, vector(*bias, dtype_), result);
-      return finish(result, x);
-    }
+    if (is_product() || (is_pointwise() && (!bias || dtype_ == LAZYT_DTYPE_FLOAT32))) return data_by_columns(y, w, bias, x);
     if (!is_strided() && prefers_patches(g_.y, g_.x)) {
       std::optional<Tensor> added;
       if (bias) added = vector(*bias, dtype_);
@@ -169,8 +162,7 @@ class Lowering {
   void backward_weights(const Tensor& x, const Tensor& y, const Tensor& w) {
     if (reads_past_lines() || (writes_past_scratch() && dtype_ != LAZYT_DTYPE_FLOAT32)) return in_f32().backward_weights(x, y, w);
     if (writes_past_weights()) return padded().backward_weights(with_depth_padded(x), y, w);
-    if (is_pointwise()) return weights_of_pixels(rows(activation(x)), rows(activation(y)), w);
-    if (is_product() || writes_past_scratch()) return weights_by_columns(x, y, w);
+    if (is_product() || is_pointwise() || writes_past_scratch()) return weights_by_columns(x, y, w);
     if (prefers_patches(g_.x, g_.y)) {
       add_weight_patches(activation(x), activation(y), w);
       return;
@@ -236,39 +228,39 @@ class Lowering {
     out.dtype_ = out.g_.dtype = LAZYT_DTYPE_FLOAT32;
     return out;
   }
-  // Gradients as products, one of each group: of few pixels, and where oneDNN has its reference loop alone (3-d windows that padding
+  // Gradients as products, one of each group: of few pixels, of windows of one pixel, and where oneDNN has its reference loop alone (3-d windows that padding
   // reaches past; without AVX-512 others of many taps).
   void data_by_columns(const Tensor& y, const Tensor& w, const Tensor* bias, const Tensor& x) {
     const Tensor result = result_for(x), from = rows(activation(y)), weights = matrix(dense(w)), to = with_height(result);
-    const ColumnGeometry g = columns();
-    const Tensor product = b_.scratch(dtype_, {g.rows(), g.width()});
-    for (int64_t i = 0; i < g_.groups; ++i) {
-      add_product(b_, group(from, 1, i), group(weights, 0, i), product);
-      add_columns_back(b_, g, product, group(to, 1, i));
+    if (is_pointwise()) {
+      add_product(b_, from, weights, rows(result));
+    } else {
+      const ColumnGeometry g = columns();
+      const Tensor product = b_.scratch(dtype_, {g.rows(), g.width()});
+      for (int64_t i = 0; i < g_.groups; ++i) {
+        add_product(b_, group(from, 1, i), group(weights, 0, i), product);
+        add_columns_back(b_, g, product, group(to, 1, i));
+      }
     }
     if (bias) add_to_channels(b_, vector(*bias, dtype_), result);
     finish(result, x);
   }
+  // Of many pixels with few channels of x the product is turned: a row of the result is to fill vectors.
   void weights_by_columns(const Tensor& x, const Tensor& y, const Tensor& w) {
-    const Tensor result = w.dtype == dtype_ ? w : b_.scratch(dtype_, w.dims()), from = activation(x), others = rows(activation(y));
-    for (int64_t i = 0; i < g_.groups; ++i)
-      add_product(b_, turned(group(others, 1, i)), add_columns(b_, columns(), group(from, 1, i)), group(matrix(result), 0, i));
-    finish(result, w);
-  }
-  // w = the product of y's channels with x's, summed over pixels. Of many pixels with few channels of x it is turned: a row of the
-  // result is to fill vectors.
-  void weights_of_pixels(const Tensor& x, const Tensor& y, const Tensor& w) {
     constexpr int64_t kFew = 64, kMany = 512;
-    const int64_t pixels = x.dims()[0], from = x.dims()[1], to = y.dims()[1];
-    if (from <= kFew && from < to && pixels >= kMany) {
-      const Tensor result = b_.scratch(dtype_, {from, to});
-      add_product(b_, turned(x), y, result);
+    const Tensor from = activation(x), others = rows(activation(y));
+    if (is_pointwise() && g_.x[1] <= kFew && g_.x[1] < g_.y[1] && others.dims()[0] >= kMany) {
+      const Tensor result = b_.scratch(dtype_, {g_.x[1], g_.y[1]});
+      add_product(b_, turned(rows(from)), others, result);
       return b_.copy(turned(result), matrix(w));
     }
     const Tensor result = w.dtype == dtype_ ? w : b_.scratch(dtype_, w.dims());
-    add_product(b_, turned(y), x, matrix(result));
+    for (int64_t i = 0; i < g_.groups; ++i)
+      add_product(b_, turned(group(others, 1, i)), windows(group(from, 1, i)), group(matrix(result), 0, i));
     finish(result, w);
   }
+  // What each window sees of one group of x. A window of one pixel sees the pixel.
+  Tensor windows(const Tensor& x) { return is_pointwise() ? rows(x) : add_columns(b_, columns(), x); }
   // Group i's part of a dim that has those of all.
   Tensor group(const Tensor& t, size_t dim, int64_t i) const {
     Dims dims = t.dims();

@@ -659,7 +659,7 @@ FusedKernel::Made FusedKernel::make(Builder& b, const std::vector<StorageId>& ma
       step->block_ = 2 * kBlock;
     // Rows that repeat need no blocks of their own where they begin with a block.
     auto repeats = [](auto& l) {
-      return l.single || l.linear || (l.in_row && std::all_of(l.strides.begin(), l.strides.end() - 1, [](int64_t s) { return s == 0; }));
+      return l.single || l.linear || (l.in_row && FusedStep::repeats_row(l.strides));
     };
     if (all_direct && step->by_rows_ && std::has_single_bit(static_cast<uint64_t>(loops.dims.back())) && FusedStep::kLongBlock % loops.dims.back() == 0 &&
         std::all_of(step->loads_.begin(), step->loads_.end(), repeats)) {
@@ -689,7 +689,7 @@ FusedKernel::Made FusedKernel::make(Builder& b, const std::vector<StorageId>& ma
   for (FusedStep::Load& l : step->loads_) {
     const int64_t row = loops.dims.empty() ? 0 : loops.dims.back(), aligned = std::lcm(row, int64_t{16});
     l.repeats = step->count_ > 0 && loops.dims.size() > 1 && row < kBlock && !l.single && !l.linear && !l.in_row && !l.one_a_row &&
-                std::all_of(l.strides.begin(), l.strides.end() - 1, [](int64_t s) { return s == 0; });
+                FusedStep::repeats_row(l.strides);
     if (l.repeats && reductions_.empty() && randoms_.empty()) step->block_ -= step->block_ % (aligned <= step->block_ ? aligned : row);
   }
   for (const NumberSource& n : numbers_)

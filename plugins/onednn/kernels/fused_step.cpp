@@ -130,11 +130,9 @@ void for_each_run(const Dims& loops, const Dims& strides, int64_t begin, int n, 
   });
 }
 
-using Bytes = uint8_t __attribute__((vector_size(64)));
-
 template <class T>
 LAZYT_INLINE void fill_runs_of(std::byte* out, const std::byte* in, int64_t apart, int runs, int64_t bytes) {
-  typedef T Vector __attribute__((vector_size(sizeof(Bytes))));  // GCC takes no alias of a dependent type
+  typedef T Vector __attribute__((vector_size(sizeof(Bytes64))));  // GCC takes no alias of a dependent type
   for (int run = 0; run < runs; ++run, out += bytes, in += apart) {
     T value;
     std::memcpy(&value, in, sizeof value);
@@ -163,19 +161,16 @@ LAZYT_INLINE void copy_short_runs_of(std::byte* out, const std::byte* in, int64_
 // Runs of less than a vector, copied from where they lie `apart` bytes apart to one behind the other. Reads and writes up to a vector past
 // the end of a run.
 LAZYT_CLONES void copy_short_runs(std::byte* out, const std::byte* in, int64_t apart, int runs, int64_t bytes) {
-  using Quarter = uint8_t __attribute__((vector_size(16)));
-  using Half = uint8_t __attribute__((vector_size(32)));
-  if (bytes <= 16) return copy_short_runs_of<Quarter>(out, in, apart, runs, bytes);
-  if (bytes <= 32) return copy_short_runs_of<Half>(out, in, apart, runs, bytes);
-  copy_short_runs_of<Bytes>(out, in, apart, runs, bytes);
+  if (bytes <= 16) return copy_short_runs_of<Bytes16>(out, in, apart, runs, bytes);
+  if (bytes <= 32) return copy_short_runs_of<Bytes32>(out, in, apart, runs, bytes);
+  copy_short_runs_of<Bytes64>(out, in, apart, runs, bytes);
 }
 
 // Elements [begin, begin + n) of the loops, of an operand that does not lie as they run. room: elements that `out` has place for.
 template <class T>
 void bring(T* out, const T* in, const Dims& loops, const Dims& strides, int64_t begin, int n, int64_t room) {
   const int64_t inner = loops.back(), step = strides.back();
-  const bool repeats = inner < n && step != 0 && std::all_of(strides.begin(), strides.end() - 1, [](int64_t s) { return s == 0; });
-  if (repeats) {  // one row, over and over
+  if (inner < n && step != 0 && FusedStep::repeats_row(strides)) {
     const int64_t first = begin % inner;
     int64_t done = 0;
     for (int64_t i = first; i < inner; ++i) out[done++] = in[i * step];
@@ -183,7 +178,7 @@ void bring(T* out, const T* in, const Dims& loops, const Dims& strides, int64_t 
     for (; done < n; done *= 2) std::memcpy(out + done, out, static_cast<size_t>(std::min(done, n - done)) * sizeof(T));
     return;
   }
-  constexpr int64_t kSize = sizeof(T), kVector = sizeof(Bytes);
+  constexpr int64_t kSize = sizeof(T), kVector = sizeof(Bytes64);
   const int64_t apart = (loops.size() > 1 ? strides[strides.size() - 2] : 0) * kSize;
   for_each_group(loops, strides, begin, n, [&](int64_t offset, int first, int runs, int count) {
     auto* to = reinterpret_cast<std::byte*>(out + first);

@@ -1,6 +1,7 @@
 // FusedStep: what a FusedKernel becomes, and how it runs.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <string>
@@ -43,6 +44,10 @@ class FusedStep final : public Step {
     bool one_a_row = false;  // the same along the innermost loop, where blocks keep to one row: a number of the register machine
     bool repeats = false;  // one row of the innermost loop, over and over, brought into the slot
   };
+  // Whether strides by loop lead through one row of the innermost loop, over and over.
+  static bool repeats_row(const Dims& strides) {
+    return std::all_of(strides.begin(), strides.end() - 1, [](int64_t s) { return s == 0; });
+  }
   struct Store {
     Place place;
     Dims strides;

@@ -1,7 +1,6 @@
 #include "strided.h"
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 
 #include "bytes.h"
@@ -103,35 +102,22 @@ void run(const Frame& frame, const Plan& p, const T* src, T* dst) {
   });
 }
 
-// Rows of at least a vector, the last of which lies over the one before.
 template <class Vector>
 LAZYT_INLINE void copy_rows_by(std::byte* dst, int64_t dst_row, const std::byte* src, int64_t src_row, int64_t rows, int64_t bytes) {
-  constexpr int64_t kVector = sizeof(Vector);
-  for (int64_t r = 0; r < rows; ++r, dst += dst_row, src += src_row) {
-    Vector v, last;
-    std::memcpy(&last, src + bytes - kVector, kVector);
-    for (int64_t i = 0; i + kVector < bytes; i += kVector) {
-      std::memcpy(&v, src + i, kVector);
-      std::memcpy(dst + i, &v, kVector);
-    }
-    std::memcpy(dst + bytes - kVector, &last, kVector);
-  }
+  for (int64_t r = 0; r < rows; ++r) copy_by<Vector>(dst + r * dst_row, src + r * src_row, static_cast<size_t>(bytes));
 }
 
 }  // namespace
 
 LAZYT_CLONES void copy_rows(std::byte* dst, int64_t dst_row, const std::byte* src, int64_t src_row, int64_t rows, int64_t bytes) {
-  using Vector16 = uint8_t __attribute__((vector_size(16)));
-  using Vector32 = uint8_t __attribute__((vector_size(32)));
-  using Vector64 = uint8_t __attribute__((vector_size(64)));
   if (bytes > 2048) {
     for (int64_t r = 0; r < rows; ++r) copy_bytes(dst + r * dst_row, src + r * src_row, static_cast<size_t>(bytes));
   } else if (bytes >= 64) {
-    copy_rows_by<Vector64>(dst, dst_row, src, src_row, rows, bytes);
+    copy_rows_by<Bytes64>(dst, dst_row, src, src_row, rows, bytes);
   } else if (bytes >= 32) {
-    copy_rows_by<Vector32>(dst, dst_row, src, src_row, rows, bytes);
+    copy_rows_by<Bytes32>(dst, dst_row, src, src_row, rows, bytes);
   } else if (bytes >= 16) {
-    copy_rows_by<Vector16>(dst, dst_row, src, src_row, rows, bytes);
+    copy_rows_by<Bytes16>(dst, dst_row, src, src_row, rows, bytes);
   } else if (bytes >= 8) {
     copy_rows_by<uint64_t>(dst, dst_row, src, src_row, rows, bytes);
   } else if (bytes >= 4) {

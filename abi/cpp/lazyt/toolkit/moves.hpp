@@ -53,18 +53,18 @@ inline int64_t start_of(const lazyt_arg_t& a, int64_t size) {
 
 // Where `parts` are concatenated along dim to `dims`: row-major, or in the order of dims in which most elements lie, which are not
 // turned then.
-inline Dims strides_of_cat(std::span<const Layout> parts, const Dims& dims, size_t dim) {
-  const auto widest = std::max_element(parts.begin(), parts.end(), [](const Layout& a, const Layout& b) { return a.count() < b.count(); });
-  if (widest == parts.end() || widest->dims[dim] == 1) return row_major(dims);  // one element may have any stride
-  const auto order = memory_order(widest->dims, widest->strides);
-  const auto lies_so = [&](const Layout& part) {
+inline Dims strides_of_cat(std::span<const Tensor> parts, const Dims& dims, size_t dim) {
+  const auto widest = std::max_element(parts.begin(), parts.end(), [](const Tensor& a, const Tensor& b) { return a.count() < b.count(); });
+  if (widest == parts.end() || widest->dims()[dim] == 1) return row_major(dims);  // one element may have any stride
+  const auto order = memory_order(widest->dims(), widest->strides());
+  const auto lies_so = [&](const Tensor& part) {
     int64_t outside = INT64_MAX;  // the stride of the dim around
     return std::all_of(order.begin(), order.end(), [&](size_t d) {
-      return part.dims[d] == 1 || std::exchange(outside, part.strides[d]) >= part.strides[d];
+      return part.dims()[d] == 1 || std::exchange(outside, part.strides()[d]) >= part.strides()[d];
     });
   };
   int64_t alike = 0;
-  for (const Layout& part : parts) alike += lies_so(part) ? part.count() : 0;
+  for (const Tensor& part : parts) alike += lies_so(part) ? part.count() : 0;
   return 2 * alike > count_of(dims) ? strides_in_order(dims, order) : row_major(dims);
 }
 inline void cat(Builder& b, const lazyt_node_t& node) {
@@ -72,14 +72,11 @@ inline void cat(Builder& b, const lazyt_node_t& node) {
   const auto dim = static_cast<size_t>(Builder::int_of(args[1]));
   const Dims dims = b.dims(node.results);
   std::vector<Tensor> parts;
-  std::vector<Layout> layouts;
   for (const lazyt_arg_t& element : b.program.elements(args[0])) {
     const Tensor& part = b.tensor(Builder::value_of(element));
-    if (part.layout.rank() != dims.size()) continue;  // PyTorch's empty tensors of one dim
-    parts.push_back(part);
-    layouts.push_back(part.layout);
+    if (part.layout.rank() == dims.size()) parts.push_back(part);  // else one of PyTorch's empty tensors of one dim
   }
-  const Tensor out = b.make(node.results, b.result_strides(node.results, strides_of_cat(layouts, dims, dim)));
+  const Tensor out = b.make(node.results, b.result_strides(node.results, strides_of_cat(parts, dims, dim)));
   int64_t at = 0;
   b.write_beside([&] {
     for (const Tensor& part : parts) {

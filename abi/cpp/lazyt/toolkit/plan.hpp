@@ -324,18 +324,8 @@ class Builder {
   Dims result_strides(uint32_t v, const Dims& like) const {
     if (output_of_[v] != LAZYT_NONE) return strides(v);
     const Dims d = dims(v);
-    // Dense in some order of its dims: sorted by stride, each is the product of those before.
-    if (like.size() == d.size()) {
-      const auto order = memory_order(d, like);
-      int64_t step = 1;
-      bool dense = true;
-      for (size_t i = order.size(); i-- > 0 && dense;) {
-        if (d[order[i]] == 1) continue;
-        dense = like[order[i]] == step;
-        step *= d[order[i]];
-      }
-      if (dense) return like;
-    }
+    // Dense in some order of its dims.
+    if (like.size() == d.size() && same_strides(d, like, strides_in_order(d, memory_order(d, like)))) return like;
     return row_major(d);
   }
   // Whether the storage is an output that may lie on an input's bytes.

@@ -187,10 +187,10 @@ def test_products(dtype, n):
 
 
 @pytest.mark.parametrize("dtype", (*FLOATS, torch.int32))
-@pytest.mark.parametrize("n", (1, 2, 3, 31, 170, 171, 257, 511, 513, 1025, 4097, 8200))
+@pytest.mark.parametrize("n", (1, 2, 3, 15, 16, 31, 33, 64, 127, 129, 170, 171, 257, 511, 513, 1025, 4097, 8200))
 def test_columns(dtype, n):
     """Of widths around those of blocks and strips, by numbers whose sums are exact in any order."""
-    for rows in (1, 33, 450 if n > 4096 else 1500):
+    for rows in (1, 33, 256, 257, 450 if n > 4096 else 1500):
         x = line(n, dtype, rows)
         exact = x.to(torch.int64 if dtype == torch.int32 else torch.float64)
         mine = x.to(DEVICE)
@@ -206,6 +206,30 @@ def test_columns(dtype, n):
             want, got = (w if isinstance(w, tuple) else (w,) for w in (want, got))
             for w, g in zip(want, got, strict=True):
                 torch.testing.assert_close(g.cpu(), w.to(g.dtype), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16, torch.float16))
+@pytest.mark.parametrize("rows", (5, 64, 256, 300))
+@pytest.mark.parametrize("n", (8, 20, 49, 64, 200))
+def test_columns_of_parts_and_of_images(dtype, rows, n):
+    x = line(n + 5, dtype, 3 * rows).view(3, rows, n + 5)
+    for of in (
+        lambda a: a[..., 2 : n + 2].sum(1),
+        lambda a: a[1, :, 3 : n + 3].sum(0),
+        lambda a: a[..., :n].contiguous().mean(1),
+        lambda a: a[..., :n].contiguous().sum(1).t().contiguous(),
+        lambda a: a[..., :n].contiguous().norm(dim=1),
+    ):
+        want, got = of(x.double()), of(x.to(DEVICE)).cpu()
+        torch.testing.assert_close(got, want.to(dtype), rtol=torch.finfo(dtype).eps, atol=0)
+
+
+@pytest.mark.parametrize("rows", (20, 256, 3000))
+def test_columns_are_near_their_exact_sums(rows):
+    x = torch.rand(rows, 70)
+    for part in (x, x[:, 3:60]):
+        got = part.to(DEVICE).sum(0).cpu().double()
+        assert ((got - part.double().sum(0)) / part.double().sum(0)).abs().max() < 12 * torch.finfo(torch.float32).eps
 
 
 def test_columns_are_added_in_the_same_order_by_any_threads():

@@ -708,7 +708,7 @@ FusedKernel::Made FusedKernel::make(Builder& b, const std::vector<StorageId>& ma
     step->reductions_.push_back({Place(r.tensor), loops.strides[loads_.size() + stores_.size() + k],
                                  vm::table().totals[static_cast<int>(type)][static_cast<int>(r.kind)], r.divisor, r.tensor.dtype,
                                  static_cast<int>(vm::size_of(type)), slot[r.reg], r.root,
-                                 is_sum ? vm::table().add_columns_f32 : nullptr});
+                                 is_sum});
     writes.push_back(r.tensor.storage);
   }
   // Nothing but the total of one load, whose rows or columns lie in memory, perhaps apart: a slice's.
@@ -735,14 +735,11 @@ FusedKernel::Made FusedKernel::make(Builder& b, const std::vector<StorageId>& ma
   const bool has_columns = std::any_of(kept, loops.dims.end(), [](int64_t d) { return d > 1; });
   const bool lies_apart = one_loop && step->first_ <= 1 && step->last_ + 1 == loops.dims.size();
   if (one_total && has_columns && (step->loads_[0].linear || (lies_apart && !step->loads_[0].single && step->loads_[0].strides.back() == 1)) &&
-      step->reductions_[0].add_columns && loads_[0].reg == reductions_[0].reg) {
+      step->reductions_[0].in_f32 && loads_[0].reg == reductions_[0].reg) {
     FusedStep::Load& l = step->loads_[0];
     const vm::Table& t = vm::table();
-    if (l.convert)
-      step->reductions_[0].add_columns =
-          loads_[0].tensor.dtype == LAZYT_DTYPE_BFLOAT16 ? t.add_columns_bf16 : t.add_columns_f16;
+    step->sum_columns_ = !l.convert ? t.sum_columns_f32 : loads_[0].tensor.dtype == LAZYT_DTYPE_BFLOAT16 ? t.sum_columns_bf16 : t.sum_columns_f16;
     l.convert = nullptr, l.direct = l.linear;
-    step->as_they_lie_ = true;
   }
   // What lies in memory, and nothing else.
   if (one_total && of_rows && (step->loads_[0].direct || step->own_rows_)) step->reduced_at_once_ = kPiece;
@@ -757,8 +754,7 @@ FusedKernel::Made FusedKernel::make(Builder& b, const std::vector<StorageId>& ma
     } else if (inner == 0) {
       totals = 0;
     } else {
-      const int64_t portion = std::max<int64_t>(1, kPiece / std::min<int64_t>(inner, kBlock));
-      totals = outer * std::max<int64_t>(1, (length + portion - 1) / portion) * inner;
+      totals = outer * FusedStep::Portions(length, inner).count * inner;
     }
     step->partials_ = b.scratch(LAZYT_DTYPE_INT64, {totals * static_cast<int64_t>(reductions_.size())}).storage;
     writes.push_back(step->partials_);

@@ -22,9 +22,15 @@ namespace {
 
 // Elements that are worth a second thread.
 constexpr int64_t kGrain = 32768;
+int threads_for(const Frame& frame, int64_t elements) {
+  return static_cast<int>(std::min<int64_t>(frame.threads, std::max<int64_t>(1, elements / kGrain)));
+}
+
 constexpr size_t kTileBytes = tile::kMaxTileBytes;
-// Columns are added up in f32 for so many rows, then in f64; so many columns at once.
-constexpr int64_t kRowsInF32 = 32, kColumns = 4096;
+// Columns of f32 are added up in f32 for some rows, so many columns at once.
+constexpr int64_t kColumns = 4096;
+// Of columns as they lie: rows of fewer elements fill no vector; so many elements of short rows are taken together.
+constexpr int64_t kNarrow = 16, kTogether = 128;
 
 void set_number(const Frame& frame, const Number& n, Type type, void* out, int count) {
   auto fill = [&](auto value) { std::fill_n(static_cast<decltype(value)*>(out), count, value); };
@@ -487,8 +493,7 @@ void FusedStep::run_tiles(Block& b, int n) const {
 
 void FusedStep::run_pointwise(const Frame& frame, std::atomic<bool>& by_zero) const {
   if (count_ == 0) return;
-  const int threads =
-      static_cast<int>(std::min<int64_t>(frame.threads, std::max<int64_t>(1, count_ / kGrain)));
+  const int threads = threads_for(frame, count_);
   const int64_t row = by_rows_ ? loops_.back() : count_;
   // Long enough that beginning one costs little, and some for each thread.
   const auto share = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(row / (8 * threads))));
@@ -509,7 +514,7 @@ void FusedStep::run_fills(const Frame& frame, std::atomic<bool>& by_zero) const 
   if (count_ == 0) return;
   Block b(by_zero);
   begin(frame, b, 1);
-  const int threads = static_cast<int>(std::min<int64_t>(frame.threads, std::max<int64_t>(1, count_ / kGrain)));
+  const int threads = threads_for(frame, count_);
   for (const Store& s : stores_) {
     alignas(64) std::byte pattern[1024];  // from 2 KiB on memcpy is slower within the caches
     const auto size = static_cast<size_t>(s.size), bytes = static_cast<size_t>(count_) * size;
@@ -592,6 +597,8 @@ void FusedStep::run_reductions(const Frame& frame, std::atomic<bool>& by_zero) c
   if (outer == 0 || inner == 0) return;
   if (inner == 1) {
     rows(frame, by_zero, outer, length);
+  } else if (sum_columns_) {
+    columns_as_they_lie(frame, outer, length, inner);
   } else {
     columns(frame, by_zero, outer, length, inner);
   }
@@ -608,8 +615,7 @@ void FusedStep::row(const Frame& frame, Block& b, int64_t at, int64_t n, Total* 
 
 void FusedStep::rows(const Frame& frame, std::atomic<bool>& by_zero, int64_t outer, int64_t length) const {
   const size_t count = reductions_.size();
-  const int threads =
-      static_cast<int>(std::min<int64_t>(frame.threads, std::max<int64_t>(1, outer * length / kGrain)));
+  const int threads = threads_for(frame, outer * length);
   const int64_t pieces = (length + kPiece - 1) / kPiece;
   if (pieces > 1) {  // few long rows: their pieces are shared out
     auto* totals = reinterpret_cast<Total*>(frame.storages[partials_]);
@@ -671,95 +677,130 @@ void FusedStep::rows(const Frame& frame, std::atomic<bool>& by_zero, int64_t out
 void FusedStep::columns(const Frame& frame, std::atomic<bool>& by_zero, int64_t outer, int64_t length, int64_t inner) const {
   const size_t count = reductions_.size();
   // Where all are sums of f32, as many columns as their sums in f32 have room for; a row is walked by blocks.
-  const bool in_f32 = count <= kColumns / kBlock && std::all_of(reductions_.begin(), reductions_.end(),
-                                                                [](auto& r) { return r.add_columns; });
+  const bool in_f32 = count <= kColumns / kBlock && std::all_of(reductions_.begin(), reductions_.end(), [](auto& r) { return r.in_f32; });
   const int64_t at_once = in_f32 ? kColumns / kBlock / static_cast<int64_t>(count) * kBlock : kBlock;
   const int64_t strips = (inner + at_once - 1) / at_once;
-  // Rows of a strip are added up in fixed portions, each a piece of work.
-  const int64_t portion = std::max<int64_t>(1, kPiece / std::min<int64_t>(inner, kBlock));
-  const int64_t portions = std::max<int64_t>(1, (length + portion - 1) / portion);
   // Narrow rows share a block, each of whose elements has a total of its own, to be joined at the end.
-  const bool apart = as_they_lie_ && !loads_[0].linear;  // rows of a slice
-  const int64_t together = apart ? 1 : std::clamp<int64_t>(length / 16, 1, std::max<int64_t>(1, kBlock / inner));
-  const int threads = static_cast<int>(
-      std::min<int64_t>(frame.threads, std::max<int64_t>(1, outer * length * inner / kGrain)));
-  auto* all = reinterpret_cast<Total*>(frame.storages[partials_]);
-  const int64_t per_portion = static_cast<int64_t>(count) * inner;
-  auto of = [&](int64_t o, int64_t p, size_t k) {
-    return all + (o * portions + p) * per_portion + static_cast<int64_t>(k) * inner;
-  };
-  in_parts(threads, outer * portions * strips, [&](int64_t from_piece, int64_t to_piece) {
+  const int64_t together = std::clamp<int64_t>(length / 16, 1, std::max<int64_t>(1, kBlock / inner));
+  const Portions portions(length, inner);
+  const int threads = threads_for(frame, outer * length * inner);
+  in_parts(threads, outer * portions.count * strips, [&](int64_t from_piece, int64_t to_piece) {
     Block b(by_zero);
-    if (!as_they_lie_) begin(frame, b, kBlock);
+    begin(frame, b, kBlock);
     alignas(64) float sums[kColumns];
     alignas(64) Total shared[FusedKernel::kMaxReductions * kBlock];
     for (int64_t w = from_piece; w < to_piece; ++w) {
-      const int64_t strip = w % strips, p = w / strips % portions, o = w / strips / portions;
-      const int64_t column = strip * at_once, first = p * portion;
-      const int64_t rows = std::min(length, first + portion) - first;
-      const int64_t begin = (o * length + first) * inner + column, n = std::min(at_once, inner - column);
+      const int64_t strip = w % strips, p = w / strips % portions.count, o = w / strips / portions.count;
+      const int64_t column = strip * at_once, first = p * portions.rows;
+      const int64_t rows = std::min(length, first + portions.rows) - first;
+      const int64_t start = (o * length + first) * inner + column, n = std::min(at_once, inner - column);
       const int lanes = static_cast<int>(together * n);
-      auto totals = [&](size_t k) { return together > 1 ? shared + k * kBlock : of(o, p, k) + column; };
+      auto totals = [&](size_t k) { return together > 1 ? shared + k * kBlock : partial(frame, portions, inner, o, p, k) + column; };
       auto sums_of = [&](size_t k) { return sums + static_cast<int64_t>(k) * at_once; };
       auto flush = [&] {
-        for (size_t k = 0; k < count && in_f32; ++k) vm::table().add_sums(totals(k), sums_of(k), lanes);
+        for (size_t k = 0; k < count && in_f32; ++k) {
+          vm::table().add_sums(totals(k), sums_of(k), lanes);
+          std::fill_n(sums_of(k), lanes, 0.0f);
+        }
       };
       for (size_t k = 0; k < count; ++k) {
         std::fill_n(totals(k), lanes, reductions_[k].f.start);
         if (in_f32) std::fill_n(sums_of(k), lanes, 0.0f);
       }
-      if (as_they_lie_) {
-        const vm::AddColumns add = reductions_[0].add_columns;
-        const int64_t stride = together * (apart ? loads_[0].strides[first_] : inner), whole = rows / together, rest = rows % together * inner;
-        const Load& l = loads_[0];
-        const int64_t start = apart ? (first_ ? o * l.strides[0] : 0) + first * l.strides[first_] + column : begin;
-        auto from = [&](int64_t r) { return frame.at<std::byte>(l.place) + (start + r * stride) * l.size; };
-        for (int64_t r = 0; r < whole; r += kRowsInF32) {
-          add(sums, from(r), stride, std::min(kRowsInF32, whole - r), lanes);
-          flush();
-        }
-        add(sums, from(whole), 0, rest ? 1 : 0, static_cast<int>(rest));
-      } else {
-        // By blocks along memory; rows of a strip among others have their own.
-        int64_t left = rows * n, r = 0, c = 0;
-        while (left > 0) {
-          const auto m = static_cast<int>(std::min<int64_t>(kBlock, strips == 1 ? left : n - c));
-          block(frame, b, begin + r * together * inner + c, m);
-          left -= m;
-          for (int done = 0; done < m;) {
-            const auto part = static_cast<int>(std::min<int64_t>(m - done, lanes - c));
-            for (size_t k = 0; k < count; ++k) {
-              const Reduction& red = reductions_[k];
-              const std::byte* in = static_cast<std::byte*>(b.slot[red.slot]) + int64_t{done} * red.element;
-              if (in_f32) {
-                red.add_columns(sums_of(k) + c, in, 0, 1, part);
-              } else {
-                red.f.columns(totals(k) + c, in, part);
-              }
+      // By blocks along memory; rows of a strip among others have their own.
+      int64_t left = rows * n, r = 0, c = 0;
+      while (left > 0) {
+        const auto m = static_cast<int>(std::min<int64_t>(kBlock, strips == 1 ? left : n - c));
+        block(frame, b, start + r * together * inner + c, m);
+        left -= m;
+        for (int done = 0; done < m;) {
+          const auto part = static_cast<int>(std::min<int64_t>(m - done, lanes - c));
+          for (size_t k = 0; k < count; ++k) {
+            const Reduction& red = reductions_[k];
+            const std::byte* in = static_cast<std::byte*>(b.slot[red.slot]) + int64_t{done} * red.element;
+            if (in_f32) {
+              vm::table().add_columns(sums_of(k) + c, in, part);
+            } else {
+              red.f.columns(totals(k) + c, in, part);
             }
-            done += part, c += part;
-            if (c < lanes) continue;
-            c = 0;
-            if (++r % kRowsInF32 == 0) flush();
           }
+          done += part, c += part;
+          if (c < lanes) continue;
+          c = 0;
+          if (++r % vm::kRowsInF32 == 0) flush();
         }
       }
       flush();
       for (size_t k = 0; k < count && together > 1; ++k) {
-        std::fill_n(of(o, p, k), inner, reductions_[k].f.start);
-        for (int64_t j = 0; j < together; ++j)
-          reductions_[k].f.combine(of(o, p, k), totals(k) + j * inner, inner);
+        Total* joined = partial(frame, portions, inner, o, p, k);
+        std::fill_n(joined, inner, reductions_[k].f.start);
+        for (int64_t j = 0; j < together; ++j) reductions_[k].f.combine(joined, totals(k) + j * inner, inner);
       }
     }
   });
+  put_portions(frame, portions, outer, inner);
+}
+
+void FusedStep::columns_as_they_lie(const Frame& frame, int64_t outer, int64_t length, int64_t inner) const {
+  const Load& load = loads_[0];
+  const Reduction& red = reductions_[0];
+  const int64_t row = load.linear ? inner : load.strides[first_], image = load.linear ? length * inner : first_ ? load.strides[0] : 0;
+  auto at = [&](int64_t o, int64_t r, int64_t column) { return frame.at<std::byte>(load.place) + (o * image + r * row + column) * load.size; };
+  const int64_t strips = (inner + kColumns - 1) / kColumns;
+  const int threads = threads_for(frame, outer * length * inner);
+  const bool one_loop = last_ + 1 == loops_.size();
+  if (length <= vm::kMostInF32 && inner >= kNarrow && one_loop) {
+    in_parts(threads, outer * strips, [&](int64_t from_piece, int64_t to_piece) {
+      alignas(64) float sums[kColumns];
+      for (int64_t w = from_piece; w < to_piece; ++w) {
+        const int64_t o = w / strips, column = w % strips * kColumns, n = std::min(kColumns, inner - column);
+        sum_columns_(sums, at(o, 0, column), row, length, static_cast<int>(n));
+        put(frame, red, place(red, 0, first_, o) + column * red.strides[last_], red.strides[last_], sums, n);
+      }
+    });
+    return;
+  }
+  // Narrow rows are taken some together, which are added up at the end.
+  const int64_t together = load.linear ? std::clamp<int64_t>(length / 16, 1, std::max<int64_t>(1, kTogether / inner)) : 1;
+  const Portions portions(length, inner);
+  in_parts(threads, outer * portions.count * strips, [&](int64_t from_piece, int64_t to_piece) {
+    alignas(64) float sums[kColumns];
+    alignas(64) Total shared[kTogether];
+    for (int64_t w = from_piece; w < to_piece; ++w) {
+      const int64_t strip = w % strips, p = w / strips % portions.count, o = w / strips / portions.count;
+      const int64_t column = strip * kColumns, first = p * portions.rows, n = std::min(kColumns, inner - column);
+      const int64_t rows = std::min(length, first + portions.rows) - first, whole = rows / together;
+      Total* joined = partial(frame, portions, inner, o, p, 0) + column;
+      Total* totals = together > 1 ? shared : joined;
+      auto add = [&](int64_t r, int64_t count, int64_t lanes) {
+        sum_columns_(sums, at(o, first + r * together, column), together * row, count, static_cast<int>(lanes));
+        vm::table().add_sums(totals, sums, static_cast<int>(lanes));
+      };
+      std::fill_n(totals, together * n, red.f.start);
+      for (int64_t r = 0; r < whole; r += vm::kMostInF32) add(r, std::min(vm::kMostInF32, whole - r), together * n);
+      if (const int64_t rest = rows % together) add(whole, 1, rest * n);
+      if (together == 1) continue;
+      std::fill_n(joined, n, red.f.start);
+      for (int64_t j = 0; j < together; ++j) red.f.combine(joined, shared + j * n, static_cast<int>(n));
+    }
+  });
+  put_portions(frame, portions, outer, inner);
+}
+
+Total* FusedStep::partial(const Frame& frame, const Portions& portions, int64_t inner, int64_t o, int64_t p, size_t k) const {
+  return reinterpret_cast<Total*>(frame.storages[partials_]) + ((o * portions.count + p) * static_cast<int64_t>(reductions_.size()) + static_cast<int64_t>(k)) * inner;
+}
+
+void FusedStep::put_portions(const Frame& frame, const Portions& portions, int64_t outer, int64_t inner) const {
   const bool one_loop = last_ + 1 == loops_.size();
   for (int64_t o = 0; o < outer; ++o) {
-    for (size_t k = 0; k < count; ++k) {
+    for (size_t k = 0; k < reductions_.size(); ++k) {
       const Reduction& r = reductions_[k];
       const int64_t start = place(r, 0, first_, o);
-      for (int64_t p = 1; p < portions; ++p) r.f.combine(of(o, 0, k), of(o, p, k), inner);
-      if (one_loop) put(frame, r, start, r.strides[last_], of(o, 0, k), inner);
-      else for (int64_t c = 0; c < inner; ++c) put(frame, r, start + place(r, last_, loops_.size(), c), of(o, 0, k)[c]);
+      Total* totals = partial(frame, portions, inner, o, 0, k);
+      for (int64_t p = 1; p < portions.count; ++p) r.f.combine(totals, partial(frame, portions, inner, o, p, k), static_cast<int>(inner));
+      if (one_loop) put(frame, r, start, r.strides[last_], totals, inner);
+      else for (int64_t c = 0; c < inner; ++c) put(frame, r, start + place(r, last_, loops_.size(), c), totals[c]);
     }
   }
 }
@@ -768,22 +809,29 @@ void FusedStep::put(const Frame& frame, const Reduction& r, int64_t offset, Tota
   finish(r, total, frame.at<std::byte>(r.place) + offset * static_cast<int64_t>(lazyt_dtype_size(r.dtype)));
 }
 
-void FusedStep::put(const Frame& frame, const Reduction& r, int64_t offset, int64_t stride, const Total* totals, int64_t n) const {
+template <class T>
+void FusedStep::put(const Frame& frame, const Reduction& r, int64_t offset, int64_t stride, const T* totals, int64_t n) const {
+  constexpr bool is_sum = std::is_same_v<T, float>;
+  auto total = [](T t) {
+    if constexpr (is_sum) return Total{.d = t};
+    else return t;
+  };
   if (r.dtype == LAZYT_DTYPE_FLOAT32 && r.f.floating && !r.root) {
     float* out = frame.at<float>(r.place) + offset;
-    for (int64_t i = 0; i < n; ++i) out[i * stride] = static_cast<float>(totals[i].d / r.divisor);
+    if (is_sum && r.divisor == 1 && stride == 1) std::memcpy(out, totals, static_cast<size_t>(n) * sizeof(float));
+    else for (int64_t i = 0; i < n; ++i) out[i * stride] = static_cast<float>(total(totals[i]).d / r.divisor);
   } else if (r.dtype == LAZYT_DTYPE_INT64 && !r.f.floating && r.divisor == 1 && !r.root) {
     int64_t* out = frame.at<int64_t>(r.place) + offset;
-    for (int64_t i = 0; i < n; ++i) out[i * stride] = totals[i].i;
+    for (int64_t i = 0; i < n; ++i) out[i * stride] = total(totals[i]).i;
   } else if (is_half(r.dtype) && stride == 1 && r.f.floating && !r.root) {
     float wide[kBlock];
     for (int64_t i = 0, some; i < n; i += some) {
       some = std::min<int64_t>(kBlock, n - i);
-      for (int64_t j = 0; j < some; ++j) wide[j] = static_cast<float>(totals[i + j].d / r.divisor);
+      for (int64_t j = 0; j < some; ++j) wide[j] = static_cast<float>(total(totals[i + j]).d / r.divisor);
       storer(r.dtype)(frame.at<std::byte>(r.place) + (offset + i) * 2, wide, static_cast<int>(some));
     }
   } else {
-    for (int64_t i = 0; i < n; ++i) put(frame, r, offset + i * stride, totals[i]);
+    for (int64_t i = 0; i < n; ++i) put(frame, r, offset + i * stride, total(totals[i]));
   }
 }
 

@@ -66,7 +66,13 @@ class FusedStep final : public Step {
     int element;          // bytes of a register element
     uint16_t slot;
     bool root;
-    vm::AddColumns add_columns;  // where columns are added in f32 for some rows, then in f64; else null
+    bool in_f32;  // columns are added in f32 for some rows, then in f64
+  };
+  // Rows of columns are added up in fixed portions, each a piece of work.
+  struct Portions {
+    int64_t rows, count;
+    Portions(int64_t length, int64_t inner)
+        : rows(std::max<int64_t>(1, kPiece / std::min<int64_t>(inner, vm::kBlock))), count(std::max<int64_t>(1, (length + rows - 1) / rows)) {}
   };
   struct Instruction {
     vm::Function function;
@@ -125,7 +131,7 @@ class FusedStep final : public Step {
   Dims loops_;
   int64_t count_ = 0;
   uint16_t slots_ = 0;
-  bool as_they_lie_ = false;  // nothing but the sum of a load's columns
+  vm::SumColumns sum_columns_ = nullptr;  // of nothing but the sum of a load's columns
   // Of a kernel with reductions: loops [0, first_) are kept, [first_, last_) reduced, [last_, end) kept.
   size_t first_ = 0, last_ = 0;
   StorageId partials_ = 0;  // of all reductions: totals of pieces and threads
@@ -173,9 +179,14 @@ class FusedStep final : public Step {
   void row(const Frame& frame, Block& b, int64_t at, int64_t n, Total* totals) const;
   void rows(const Frame& frame, std::atomic<bool>& by_zero, int64_t outer, int64_t length) const;
   void columns(const Frame& frame, std::atomic<bool>& by_zero, int64_t outer, int64_t length, int64_t inner) const;
+  void columns_as_they_lie(const Frame& frame, int64_t outer, int64_t length, int64_t inner) const;
+  // Of portion p of the kept index o, reduction k: totals of `inner` columns.
+  Total* partial(const Frame& frame, const Portions& portions, int64_t inner, int64_t o, int64_t p, size_t k) const;
+  void put_portions(const Frame& frame, const Portions& portions, int64_t outer, int64_t inner) const;
   void put(const Frame& frame, const Reduction& r, int64_t offset, Total total) const;
-  // The same for n results, `stride` elements apart.
-  void put(const Frame& frame, const Reduction& r, int64_t offset, int64_t stride, const Total* totals, int64_t n) const;
+  // The same for n results, `stride` elements apart; T: Total, or float, of sums.
+  template <class T>
+  void put(const Frame& frame, const Reduction& r, int64_t offset, int64_t stride, const T* totals, int64_t n) const;
 };
 
 // One of two kernels, by a condition on numbers.

@@ -406,32 +406,65 @@ struct HalfExtreme {
   }
 };
 
-// Some rows at a time: a sum that goes to memory and comes back for each takes longer than the element.
 template <class E>
-void add_columns(float* sums, const void* in, int64_t row, int64_t rows, int n) {
+math::V widened(const E* p) {
+  std::conditional_t<sizeof(E) == 4, math::V, Shorts> v;
+  std::memcpy(&v, p, sizeof v);
+  if constexpr (sizeof(E) == 4)
+    return v;
+  else
+    return to_float(v, E{});
+}
+
+template <class E>
+void add_columns(float* sums, const void* in, int n) {
   auto* p = static_cast<const E*>(in);
-  auto add = [&](auto at_once) {
-    int i = 0;
-    for (; i + math::kWidth <= n; i += math::kWidth) {
-      math::V sum;
-      std::memcpy(&sum, sums + i, sizeof sum);
-      for (int k = 0; k < at_once; ++k) {
-        prefetch(p + i + k * row, static_cast<size_t>(at_once * row) * sizeof(E));
-        std::conditional_t<sizeof(E) == 4, math::V, Shorts> v;
-        std::memcpy(&v, p + i + k * row, sizeof v);
-        if constexpr (sizeof(E) == 4)
-          sum += v;
-        else
-          sum += to_float(v, E{});
-      }
-      std::memcpy(sums + i, &sum, sizeof sum);
+  int i = 0;
+  for (; i + math::kWidth <= n; i += math::kWidth) {
+    math::V sum;
+    std::memcpy(&sum, sums + i, sizeof sum);
+    sum += widened(p + i);
+    std::memcpy(sums + i, &sum, sizeof sum);
+  }
+  for (; i < n; ++i) sums[i] += static_cast<float>(p[i]);
+}
+
+// A few vectors of a row stay in registers: sums that go to memory and come back for each row take longer than the elements.
+template <class E>
+void sum_columns(float* sums, const void* in, int64_t row, int64_t rows, int n) {
+  auto* p = static_cast<const E*>(in);
+  const bool asks = prefetch_mask;
+  // Of rows [first, first + kRowsInF32).
+  auto add = [&](auto vectors, int i, int64_t first) {
+    math::V sum[vectors] = {}, before[vectors] = {};
+    for (int64_t r = first; r < std::min(rows, first + kRowsInF32); ++r) {
+      const E* from = p + r * row + i;
+      if (asks) prefetch_row(from + vectors * math::kWidth, vectors * math::kWidth * sizeof(E));
+      for (int k = 0; k < vectors; ++k) sum[k] += widened(from + k * math::kWidth);
     }
-    for (; i < n; ++i)
-      for (int k = 0; k < at_once; ++k) sums[i] += static_cast<float>(p[i + k * row]);
-    p += at_once * row;
+    if (first) std::memcpy(before, sums + i, sizeof before);
+    for (int k = 0; k < vectors; ++k) sum[k] += before[k];
+    std::memcpy(sums + i, sum, sizeof sum);
   };
-  for (; rows >= 4; rows -= 4) add(std::integral_constant<int, 4>{});
-  for (; rows > 0; --rows) add(std::integral_constant<int, 1>{});
+  int i = 0;
+  for (int64_t first = 0; first < rows; first += kRowsInF32) {
+    for (i = 0; i + 8 * math::kWidth <= n; i += 8 * math::kWidth) add(std::integral_constant<int, 8>{}, i, first);
+    for (; i + 2 * math::kWidth <= n; i += 2 * math::kWidth) add(std::integral_constant<int, 2>{}, i, first);
+    for (; i + math::kWidth <= n; i += math::kWidth) add(std::integral_constant<int, 1>{}, i, first);
+  }
+  if (i == n) return;
+  if (n >= math::kWidth) {  // some of them again, from the beginning
+    for (int64_t first = 0; first < rows; first += kRowsInF32) add(std::integral_constant<int, 1>{}, n - math::kWidth, first);
+    return;
+  }
+  for (; i < n; ++i) {
+    sums[i] = 0;
+    for (int64_t first = 0; first < rows; first += kRowsInF32) {
+      float sum = 0;
+      for (int64_t r = first; r < std::min(rows, first + kRowsInF32); ++r) sum += static_cast<float>(p[i + r * row]);
+      sums[i] += sum;
+    }
+  }
 }
 
 template <class E>

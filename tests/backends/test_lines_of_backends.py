@@ -1,6 +1,7 @@
 """Operators along an axis and copies between layouts give eager's values: at lengths around those of vectors
 and tiles, with ties and NaN, in every dtype."""
 
+import math
 import os
 
 import lazyt  # noqa: F401
@@ -219,9 +220,22 @@ def test_columns_of_parts_and_of_images(dtype, rows, n):
         lambda a: a[..., :n].contiguous().mean(1),
         lambda a: a[..., :n].contiguous().sum(1).t().contiguous(),
         lambda a: a[..., :n].contiguous().norm(dim=1),
+        lambda a: a[..., 2 : n + 2].amax(1),
+        lambda a: a[..., :n].contiguous().amin(1),
     ):
         want, got = of(x.double()), of(x.to(DEVICE)).cpu()
         torch.testing.assert_close(got, want.to(dtype), rtol=torch.finfo(dtype).eps, atol=0)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("rows", (1, 40, 300))
+@pytest.mark.parametrize("n", (5, 20, 150))
+def test_extremes_of_columns_keep_what_is_no_number(dtype, rows, n):
+    torch.manual_seed(0)
+    x = torch.randn(rows, n).to(dtype)
+    x[:, 1], x[:, 2], x[rows - 1, 3], x[0, n - 1] = math.inf, -math.inf, math.nan, math.nan
+    for of in (lambda a: a.amax(0), lambda a: a.amin(0), lambda a: a[:, 1:].amax(0)):
+        torch.testing.assert_close(of(x.to(DEVICE)).cpu(), of(x), rtol=0, atol=0, equal_nan=True)
 
 
 @pytest.mark.parametrize("rows", (20, 256, 3000))

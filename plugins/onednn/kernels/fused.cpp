@@ -718,8 +718,10 @@ FusedKernel::Made FusedKernel::make(Builder& b, const std::vector<StorageId>& ma
   if (one_total && of_rows && one_loop && !step->loads_[0].linear && !step->loads_[0].single && step->loads_[0].strides.back() == 1 &&
       loops.dims.back() >= FusedStep::kOwnRow)
     step->loads_[0].in_row = step->own_rows_ = true;
-  // Sums and extremes of halves, and nothing else: where they lie.
-  if (one_total && of_rows && (step->loads_[0].linear || step->own_rows_) && step->loads_[0].convert) {
+  // Sums and extremes of halves, and nothing else: where they lie, but for sums of short rows.
+  const bool in_lanes = one_total && of_rows && loops.dims.back() < FusedStep::kOwnRow / 2 &&
+                        (reductions_[0].kind == ReduceKind::kSum || reductions_[0].kind == ReduceKind::kSquares);
+  if (one_total && of_rows && !in_lanes && (step->loads_[0].linear || step->own_rows_) && step->loads_[0].convert) {
     FusedStep::Load& l = step->loads_[0];
     const auto& totals = loads_[0].tensor.dtype == LAZYT_DTYPE_BFLOAT16 ? vm::table().totals_bf16 : vm::table().totals_f16;
     if (const auto& f = totals[static_cast<int>(reductions_[0].kind)]; f.row) {
@@ -735,11 +737,12 @@ FusedKernel::Made FusedKernel::make(Builder& b, const std::vector<StorageId>& ma
   const bool has_columns = std::any_of(kept, loops.dims.end(), [](int64_t d) { return d > 1; });
   const bool lies_apart = one_loop && step->first_ <= 1 && step->last_ + 1 == loops.dims.size();
   if (one_total && has_columns && (step->loads_[0].linear || (lies_apart && !step->loads_[0].single && step->loads_[0].strides.back() == 1)) &&
-      step->reductions_[0].in_f32 && loads_[0].reg == reductions_[0].reg) {
+      registers_[reductions_[0].reg].type == Type::kF32 && loads_[0].reg == reductions_[0].reg) {
     FusedStep::Load& l = step->loads_[0];
     const vm::Table& t = vm::table();
-    step->sum_columns_ = !l.convert ? t.sum_columns_f32 : loads_[0].tensor.dtype == LAZYT_DTYPE_BFLOAT16 ? t.sum_columns_bf16 : t.sum_columns_f16;
-    l.convert = nullptr, l.direct = l.linear;
+    const auto& columns = !l.convert ? t.columns_f32 : loads_[0].tensor.dtype == LAZYT_DTYPE_BFLOAT16 ? t.columns_bf16 : t.columns_f16;
+    step->columns_ = columns[static_cast<int>(reductions_[0].kind)];
+    if (step->columns_) l.convert = nullptr, l.direct = l.linear;
   }
   // What lies in memory, and nothing else.
   if (one_total && of_rows && (step->loads_[0].direct || step->own_rows_)) step->reduced_at_once_ = kPiece;

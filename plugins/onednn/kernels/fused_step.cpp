@@ -27,7 +27,7 @@ int threads_for(const Frame& frame, int64_t elements) {
 }
 
 constexpr size_t kTileBytes = tile::kMaxTileBytes;
-// Columns of f32 are added up in f32 for some rows, so many columns at once.
+// So many columns are reduced at once.
 constexpr int64_t kColumns = 4096;
 // Of columns as they lie: rows of fewer elements fill no vector; so many elements of short rows are taken together.
 constexpr int64_t kNarrow = 16, kTogether = 128;
@@ -597,7 +597,7 @@ void FusedStep::run_reductions(const Frame& frame, std::atomic<bool>& by_zero) c
   if (outer == 0 || inner == 0) return;
   if (inner == 1) {
     rows(frame, by_zero, outer, length);
-  } else if (sum_columns_) {
+  } else if (columns_) {
     columns_as_they_lie(frame, outer, length, inner);
   } else {
     columns(frame, by_zero, outer, length, inner);
@@ -699,7 +699,7 @@ void FusedStep::columns(const Frame& frame, std::atomic<bool>& by_zero, int64_t 
       auto sums_of = [&](size_t k) { return sums + static_cast<int64_t>(k) * at_once; };
       auto flush = [&] {
         for (size_t k = 0; k < count && in_f32; ++k) {
-          vm::table().add_sums(totals(k), sums_of(k), lanes);
+          reductions_[k].f.columns(totals(k), sums_of(k), lanes);
           std::fill_n(sums_of(k), lanes, 0.0f);
         }
       };
@@ -751,20 +751,20 @@ void FusedStep::columns_as_they_lie(const Frame& frame, int64_t outer, int64_t l
   const bool one_loop = last_ + 1 == loops_.size();
   if (length <= vm::kMostInF32 && inner >= kNarrow && one_loop) {
     in_parts(threads, outer * strips, [&](int64_t from_piece, int64_t to_piece) {
-      alignas(64) float sums[kColumns];
+      alignas(64) float found[kColumns];
       for (int64_t w = from_piece; w < to_piece; ++w) {
         const int64_t o = w / strips, column = w % strips * kColumns, n = std::min(kColumns, inner - column);
-        sum_columns_(sums, at(o, 0, column), row, length, static_cast<int>(n));
-        put(frame, red, place(red, 0, first_, o) + column * red.strides[last_], red.strides[last_], sums, n);
+        columns_(found, at(o, 0, column), row, length, static_cast<int>(n));
+        put(frame, red, place(red, 0, first_, o) + column * red.strides[last_], red.strides[last_], found, n);
       }
     });
     return;
   }
-  // Narrow rows are taken some together, which are added up at the end.
+  // Narrow rows are taken some together, which are joined at the end.
   const int64_t together = load.linear ? std::clamp<int64_t>(length / 16, 1, std::max<int64_t>(1, kTogether / inner)) : 1;
   const Portions portions(length, inner);
   in_parts(threads, outer * portions.count * strips, [&](int64_t from_piece, int64_t to_piece) {
-    alignas(64) float sums[kColumns];
+    alignas(64) float found[kColumns];
     alignas(64) Total shared[kTogether];
     for (int64_t w = from_piece; w < to_piece; ++w) {
       const int64_t strip = w % strips, p = w / strips % portions.count, o = w / strips / portions.count;
@@ -772,13 +772,13 @@ void FusedStep::columns_as_they_lie(const Frame& frame, int64_t outer, int64_t l
       const int64_t rows = std::min(length, first + portions.rows) - first, whole = rows / together;
       Total* joined = partial(frame, portions, inner, o, p, 0) + column;
       Total* totals = together > 1 ? shared : joined;
-      auto add = [&](int64_t r, int64_t count, int64_t lanes) {
-        sum_columns_(sums, at(o, first + r * together, column), together * row, count, static_cast<int>(lanes));
-        vm::table().add_sums(totals, sums, static_cast<int>(lanes));
+      auto join = [&](int64_t r, int64_t count, int64_t lanes) {
+        columns_(found, at(o, first + r * together, column), together * row, count, static_cast<int>(lanes));
+        red.f.columns(totals, found, static_cast<int>(lanes));
       };
       std::fill_n(totals, together * n, red.f.start);
-      for (int64_t r = 0; r < whole; r += vm::kMostInF32) add(r, std::min(vm::kMostInF32, whole - r), together * n);
-      if (const int64_t rest = rows % together) add(whole, 1, rest * n);
+      for (int64_t r = 0; r < whole; r += vm::kMostInF32) join(r, std::min(vm::kMostInF32, whole - r), together * n);
+      if (const int64_t rest = rows % together) join(whole, 1, rest * n);
       if (together == 1) continue;
       std::fill_n(joined, n, red.f.start);
       for (int64_t j = 0; j < together; ++j) red.f.combine(joined, shared + j * n, static_cast<int>(n));

@@ -131,7 +131,7 @@ class FusedStep final : public Step {
   Dims loops_;
   int64_t count_ = 0;
   uint16_t slots_ = 0;
-  vm::SumColumns sum_columns_ = nullptr;  // of nothing but the sum of a load's columns
+  vm::Columns columns_ = nullptr;  // of nothing but the sum, or extremes, of a load's columns
   // Of a kernel with reductions: loops [0, first_) are kept, [first_, last_) reduced, [last_, end) kept.
   size_t first_ = 0, last_ = 0;
   StorageId partials_ = 0;  // of all reductions: totals of pieces and threads

@@ -416,55 +416,63 @@ math::V widened(const E* p) {
     return to_float(v, E{});
 }
 
-template <class E>
 void add_columns(float* sums, const void* in, int n) {
-  auto* p = static_cast<const E*>(in);
-  int i = 0;
-  for (; i + math::kWidth <= n; i += math::kWidth) {
-    math::V sum;
-    std::memcpy(&sum, sums + i, sizeof sum);
-    sum += widened(p + i);
-    std::memcpy(sums + i, &sum, sizeof sum);
-  }
-  for (; i < n; ++i) sums[i] += static_cast<float>(p[i]);
+  auto* p = static_cast<const float*>(in);
+  for (int i = 0; i < n; ++i) sums[i] += p[i];
 }
 
-// A few vectors of a row stay in registers: sums that go to memory and come back for each row take longer than the elements.
-template <class E>
-void sum_columns(float* sums, const void* in, int64_t row, int64_t rows, int n) {
+// A few vectors of a row stay in registers: what goes to memory and comes back for each row takes longer than the elements.
+template <class E, ReduceKind kind>
+void columns(float* out, const void* in, int64_t row, int64_t rows, int n) {
+  constexpr bool is_sum = kind == ReduceKind::kSum;
+  constexpr float start = is_sum ? 0 : kind == ReduceKind::kMax ? -INFINITY : INFINITY;
   auto* p = static_cast<const E*>(in);
   const bool asks = prefetch_mask;
+  auto joined = [](auto a, auto x) {  // vectors or floats; a NaN stays
+    if constexpr (is_sum) return a + x;
+    const auto further = kind == ReduceKind::kMax ? (x > a ? x : a) : (x < a ? x : a);
+    return x != x ? x : further;
+  };
   // Of rows [first, first + kRowsInF32).
-  auto add = [&](auto vectors, int i, int64_t first) {
-    math::V sum[vectors] = {}, before[vectors] = {};
+  auto join = [&](auto vectors, int i, int64_t first) {
+    math::V all[vectors], before;
+    for (math::V& v : all) v = math::V{} + start;
     for (int64_t r = first; r < std::min(rows, first + kRowsInF32); ++r) {
       const E* from = p + r * row + i;
       if (asks) prefetch_row(from + vectors * math::kWidth, vectors * math::kWidth * sizeof(E));
-      for (int k = 0; k < vectors; ++k) sum[k] += widened(from + k * math::kWidth);
+      for (int k = 0; k < vectors; ++k) all[k] = joined(all[k], widened(from + k * math::kWidth));
     }
-    if (first) std::memcpy(before, sums + i, sizeof before);
-    for (int k = 0; k < vectors; ++k) sum[k] += before[k];
-    std::memcpy(sums + i, sum, sizeof sum);
+    for (int k = 0; k < vectors && first; ++k) {
+      std::memcpy(&before, out + i + k * math::kWidth, sizeof before);
+      all[k] = joined(before, all[k]);
+    }
+    std::memcpy(out + i, all, sizeof all);
   };
   int i = 0;
   for (int64_t first = 0; first < rows; first += kRowsInF32) {
-    for (i = 0; i + 8 * math::kWidth <= n; i += 8 * math::kWidth) add(std::integral_constant<int, 8>{}, i, first);
-    for (; i + 2 * math::kWidth <= n; i += 2 * math::kWidth) add(std::integral_constant<int, 2>{}, i, first);
-    for (; i + math::kWidth <= n; i += math::kWidth) add(std::integral_constant<int, 1>{}, i, first);
+    for (i = 0; i + 8 * math::kWidth <= n; i += 8 * math::kWidth) join(std::integral_constant<int, 8>{}, i, first);
+    for (; i + 2 * math::kWidth <= n; i += 2 * math::kWidth) join(std::integral_constant<int, 2>{}, i, first);
+    for (; i + math::kWidth <= n; i += math::kWidth) join(std::integral_constant<int, 1>{}, i, first);
   }
   if (i == n) return;
   if (n >= math::kWidth) {  // some of them again, from the beginning
-    for (int64_t first = 0; first < rows; first += kRowsInF32) add(std::integral_constant<int, 1>{}, n - math::kWidth, first);
+    for (int64_t first = 0; first < rows; first += kRowsInF32) join(std::integral_constant<int, 1>{}, n - math::kWidth, first);
     return;
   }
   for (; i < n; ++i) {
-    sums[i] = 0;
     for (int64_t first = 0; first < rows; first += kRowsInF32) {
-      float sum = 0;
-      for (int64_t r = first; r < std::min(rows, first + kRowsInF32); ++r) sum += static_cast<float>(p[i + r * row]);
-      sums[i] += sum;
+      float all = start;
+      for (int64_t r = first; r < std::min(rows, first + kRowsInF32); ++r) all = joined(all, static_cast<float>(p[i + r * row]));
+      out[i] = first ? joined(out[i], all) : all;
     }
   }
+}
+
+template <class E>
+void fill_columns(Columns* by_kind) {
+  by_kind[static_cast<int>(ReduceKind::kSum)] = columns<E, ReduceKind::kSum>;
+  by_kind[static_cast<int>(ReduceKind::kMax)] = columns<E, ReduceKind::kMax>;
+  by_kind[static_cast<int>(ReduceKind::kMin)] = columns<E, ReduceKind::kMin>;
 }
 
 template <class E>

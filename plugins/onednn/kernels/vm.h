@@ -42,8 +42,8 @@ using Function = void (*)(void* out, const void* a, const void* b, const void* c
 using Convert = void (*)(void* out, const void* in, int n);
 // Columns of f32 are added up in f32 for so many rows; then in f64, or, of so many rows in all, in f32.
 inline constexpr int64_t kRowsInF32 = 32, kMostInF32 = 256;
-// sums[i] = the sum of in[i + r * row], r < rows <= kMostInF32; in elements.
-using SumColumns = void (*)(float* sums, const void* in, int64_t row, int64_t rows, int n);
+// out[i] = the sum, or the extreme, of in[i + r * row], r < rows <= kMostInF32; in elements.
+using Columns = void (*)(float* out, const void* in, int64_t row, int64_t rows, int n);
 
 struct Table {
   const char* name;
@@ -58,8 +58,8 @@ struct Table {
   // Of rows of halves as they lie in memory; row is null where there is none.
   ReduceFunctions totals_bf16[static_cast<int>(ReduceKind::kCount)], totals_f16[static_cast<int>(ReduceKind::kCount)];
   void (*add_columns)(float* sums, const void* in, int n);  // sums[i] += in[i]
-  SumColumns sum_columns_f32, sum_columns_bf16, sum_columns_f16;
-  void (*add_sums)(Total* totals, const float* sums, int n);  // totals[i].d += sums[i]
+  // Of columns as they lie in memory; null where there is none.
+  Columns columns_f32[static_cast<int>(ReduceKind::kCount)], columns_bf16[static_cast<int>(ReduceKind::kCount)], columns_f16[static_cast<int>(ReduceKind::kCount)];
   void (*iota)(int64_t* out, uint64_t first, uint64_t step, int n);  // out[i] = first + i * step
   void (*ramp)(double* out, int64_t at, int64_t stride, double first, double step, int n);  // out[i] = first + (at + i * stride) * step
   // n words from counter `first` of the stream: words 4 * j .. 4 * j + 3 belong to counter + j. n % 4 == 0.

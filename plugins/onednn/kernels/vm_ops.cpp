@@ -519,10 +519,6 @@ void ramp(double* out, int64_t at, int64_t stride, double first, double step, in
   const auto begin = static_cast<double>(at), each = static_cast<double>(stride);  // exact: places are below 2^51
   for (int i = 0; i < n; ++i) out[i] = first + (begin + static_cast<double>(i) * each) * step;
 }
-void add_sums(Total* totals, const float* sums, int n) {
-#pragma GCC ivdep
-  for (int i = 0; i < n; ++i) totals[i].d += static_cast<double>(sums[i]);
-}
 
 // Philox 4x32-10 (Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3, 2011), as PRG-7 fixes it.
 void philox(uint64_t seed, uint64_t counter, uint32_t* words, int n) {
@@ -686,9 +682,8 @@ Table make() {
   t.gelu_of_half = gelu_of_half;
   t.iota = iota;
   t.ramp = ramp;
-  t.add_columns = add_columns<float>;
-  t.sum_columns_f32 = sum_columns<float>, t.sum_columns_bf16 = sum_columns<BFloat16>, t.sum_columns_f16 = sum_columns<Half>;
-  t.add_sums = add_sums;
+  t.add_columns = add_columns;
+  fill_columns<float>(t.columns_f32), fill_columns<BFloat16>(t.columns_bf16), fill_columns<Half>(t.columns_f16);
   t.philox = philox;
   t.normal_f32 = normal_f32;
   return t;

@@ -70,6 +70,16 @@ def test_strides_wider_than_the_kernel(dtype):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_padding_wider_than_half_of_windows_with_gaps(dtype):
+    options = {"stride": (1, 3), "padding": (10, 11), "dilation": 2}
+    check(dtype, (2, 2, 12, 12), (1, 2, 7, 7), **options)
+    check(dtype, (2, 4, 12, 12), (6, 2, 7, 7), groups=2, **options)
+    options = {"stride": (1, 2), "padding": (2, 5), "dilation": (2, 1)}
+    check(dtype, (1, 1, 12, 3), (1, 2, 7, 7), True, **options)
+    check(dtype, (1, 4, 12, 3), (4, 3, 7, 7), True, groups=2, **options)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_channel_at_a_time_through_a_depth(dtype):
     check(dtype, (1, 2, 2, 6, 10), (2, 1, 3, 1, 3), stride=(1, 3, 1), padding=(1, 0, 1), groups=2)
     check(dtype, (2, 8, 8, 3, 8), (8, 1, 3, 3, 3), padding=1, groups=8)

@@ -31,12 +31,15 @@ def case(r: random.Random) -> tuple[tuple, tuple, bool, dict] | None:
     reach = [(k - 1) * d for k, d in zip(kernel, dilation, strict=True)]
     padding = [r.randint(0, r.choice([k // 2, over])) for k, over in zip(kernel, reach, strict=True)]
     size = [r.choice([1, 2, 3, 4, 5, 6, 7, 9, 12]) for _ in range(dims)]
+    is_long = dims == 1 and r.random() < 0.3
+    if is_long:
+        groups, channels, size = 1, [r.choice([64, 70, 96]) for _ in range(2)], [r.choice([130, 200, 401])]
     axes = list(zip(size, stride, padding, reach, strict=True))
     if transposed:
         out = [(x - 1) * s - 2 * p + over + 1 for x, s, p, over in axes]
     else:
         out = [(x + 2 * p - over - 1) // s + 1 for x, s, p, over in axes]
-    if min(out) < 1 or max(out) > 40:
+    if min(out) < 1 or (max(out) > 40 and not is_long):
         return None
     weights = (
         (channels[0], channels[1] // groups, *kernel)

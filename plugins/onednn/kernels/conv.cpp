@@ -11,6 +11,7 @@
 #include "columns.h"
 #include "dnnl.h"
 #include "matmul.h"
+#include "packed_gemm.h"
 
 namespace lazyt::onednn {
 namespace {
@@ -113,12 +114,7 @@ class Lowering {
 
   // y = x * w + bias
   void forward(const Tensor& x, const Tensor& w, const Tensor* bias, const Tensor& y) {
-    if (is_product(b_.steady_input(w) == LAZYT_NONE ? 4 : 8)) {
-      const Tensor result = result_for(y);
-      add_product(b_, windows(activation(x)), turned(matrix(dense(w))), rows(result));
-      if (bias) add_to_channels(b_, vector(*bias, dtype_), result);
-      return finish(result, y);
-    }
+    if (is_product(b_.steady_input(w) == LAZYT_NONE ? 4 : 8)) return forward_by_columns(x, w, bias, y);
     if (prefers_patches(g_.x, g_.y)) {
       std::optional<Tensor> added;
       if (bias) added = vector(*bias, dtype_);
@@ -127,7 +123,9 @@ class Lowering {
       return finish(result, y);
     }
     const bool with_bias = bias != nullptr;
-    const memory::desc packed = asked([&] { return forward_desc(g_, with_bias, any(g_.w, dtype_), {}); }).weights_desc();
+    const auto desc = asked([&] { return forward_desc(g_, with_bias, any(g_.w, dtype_), {}); });
+    if (is_reference(desc)) return in_f32().forward_by_columns(x, w, bias, y);
+    const memory::desc packed = desc.weights_desc();
     PrimitiveArguments arguments{{{DNNL_ARG_SRC, activation(x)}, {DNNL_ARG_WEIGHTS, pack(w, packed)}}, {}, {}};
     if (bias) arguments.reads.emplace_back(DNNL_ARG_BIAS, vector(*bias, dtype_));
     const Tensor result = result_for(y);
@@ -167,6 +165,7 @@ class Lowering {
       add_weight_patches(activation(x), activation(y), w);
       return;
     }
+    if (is_long_line()) return weights_by_taps(x, y, w);
     const auto desc = asked([&] { return weights_desc(g_, any(g_.w, dtype_), {}); });
     if (is_reference(desc)) return in_f32().weights_by_columns(x, y, w);
     const memory::desc packed = desc.diff_weights_desc();
@@ -228,8 +227,18 @@ class Lowering {
     out.dtype_ = out.g_.dtype = LAZYT_DTYPE_FLOAT32;
     return out;
   }
-  // Gradients as products, one of each group: of few pixels, of windows of one pixel, and where oneDNN has its reference loop alone (3-d windows that padding
-  // reaches past; without AVX-512 others of many taps).
+  // Convolutions as products, one of each group: of few pixels, of windows of one pixel (gradients), and where oneDNN has its
+  // reference loop alone (3-d windows that padding reaches past; wide padding beside dilation; without AVX-512 others of many taps).
+  void forward_by_columns(const Tensor& x, const Tensor& w, const Tensor* bias, const Tensor& y) {
+    const Tensor from = activation(x), weights = turned(matrix(dense(w))), result = result_for(y), to = rows(result);
+    for (int64_t i = 0; i < g_.groups; ++i) {
+      const Tensor mine = group(to, 1, i), product = g_.groups > 1 ? b_.scratch(dtype_, mine.dims()) : mine;
+      add_product(b_, windows(group(from, 1, i)), group(weights, 1, i), product);
+      if (g_.groups > 1) b_.copy(product, mine);
+    }
+    if (bias) add_to_channels(b_, vector(*bias, dtype_), result);
+    finish(result, y);
+  }
   void data_by_columns(const Tensor& y, const Tensor& w, const Tensor* bias, const Tensor& x) {
     const Tensor result = result_for(x), from = rows(activation(y)), weights = matrix(dense(w)), to = with_height(result);
     if (is_pointwise()) {
@@ -259,6 +268,33 @@ class Lowering {
       add_product(b_, turned(group(others, 1, i)), windows(group(from, 1, i)), group(matrix(result), 0, i));
     finish(result, w);
   }
+  // Of lines: a tap's gradient is the product of y with the pixels that the tap meets, which lie a stride apart, added up over
+  // the images.
+  void weights_by_taps(const Tensor& x, const Tensor& y, const Tensor& w) {
+    const Tensor from = activation(x), others = activation(y);
+    const int64_t images = g_.x[0], line = g_.x.back(), channels = g_.x[1], results = g_.y[1], length = g_.y.back(), taps = g_.w.back();
+    const int64_t stride = g_.stride.back(), padding = g_.pad_begin.back(), dilation = g_.dilation.back() + 1;
+    const Tensor result = b_.scratch(dtype_, {taps, results, channels});
+    const auto matrix = [](const Tensor& t, int64_t offset, Dims dims, Dims strides) {
+      Tensor out = reshaped(t, std::move(dims), std::move(strides));
+      out.layout.offset += offset;
+      return out;
+    };
+    for (int64_t t = 0; t < taps; ++t) {
+      // y's first and last pixels whose windows have this tap within x.
+      const int64_t at = t * dilation - padding;
+      const int64_t first = std::max<int64_t>(0, (-at + stride - 1) / stride), end = std::min(length, (line - 1 - at + stride) / stride);
+      const Tensor mine = matrix(result, t * results * channels, {results, channels}, {channels, 1});
+      if (end <= first) {
+        b_.fill(mine, kZero);
+        continue;
+      }
+      for (int64_t i = 0; i < images; ++i)
+        add_product(b_, matrix(others, (i * length + first) * results, {results, end - first}, {1, results}),
+                    matrix(from, (i * line + first * stride + at) * channels, {end - first, channels}, {stride * channels, 1}), mine, i > 0);
+    }
+    b_.copy(reshaped(result, w.dims(), {channels, 1, results * channels}), w);
+  }
   // What each window sees of one group of x. A window of one pixel sees the pixel.
   Tensor windows(const Tensor& x) { return is_pointwise() ? rows(x) : add_columns(b_, columns(), x); }
   // Group i's part of a dim that has those of all.
@@ -278,6 +314,14 @@ class Lowering {
   bool is_pointwise() const {
     const auto none = [](int64_t padding) { return padding == 0; };
     return g_.groups == 1 && volume(g_.w, 2) == 1 && !is_strided() && std::ranges::all_of(g_.pad_begin, none) && std::ranges::all_of(g_.pad_end, none);
+  }
+  // Lines of many pixels and channels. Measured: by the products of their taps gradients of weights take as long as oneDNN's
+  // convolution, and half as long where that steps over pixels or has no AVX-512.
+  bool is_long_line() const {
+    constexpr int64_t kLong = 128, kMostProducts = 512;
+    const int64_t few = is_strided() || has_packed_gemm() ? 64 : 80;
+    return g_.groups == 1 && dtype_ == LAZYT_DTYPE_FLOAT32 && g_.stride.size() == 2 && g_.x[2] == 1 && g_.w[2] == 1 &&
+           g_.y.back() >= kLong && std::min(g_.x[1], g_.y[1]) >= few && g_.x[0] * g_.w.back() <= kMostProducts;
   }
   // Few pixels: the weights are what moves. Measured: from four times as many y channels as rows of columns on; eight times,
   // where weights stay in the primitive's own format from one run to the next.

@@ -188,7 +188,7 @@ void emit_dnnl(Builder& b, Product p) {
         bias = batched ? memory::desc({1, 1, n}, to_dnnl(s.dtype), {n, n, 1}) : memory::desc({1, n}, to_dnnl(s.dtype), {n, 1});
         arguments.reads.emplace_back(DNNL_ARG_BIAS, s);
       } else {
-        b.copy(s, p.c);
+        if (s.storage != p.c.storage) b.copy(s, p.c);
         ops.append_sum(p.beta.integral ? static_cast<float>(p.beta.i) : static_cast<float>(p.beta.d));
         arguments.updates.emplace_back(DNNL_ARG_DST, p.c);
       }
@@ -397,8 +397,10 @@ Refusal accept_bytes(const ProgramView& program, const lazyt_node_t& node) {
 
 }  // namespace
 
-void add_product(Builder& b, const Tensor& left, const Tensor& right, const Tensor& c) {
-  emit(b, {matrices(left), matrices(right), matrices(c), {}});
+void add_product(Builder& b, const Tensor& left, const Tensor& right, const Tensor& c, bool adds) {
+  Product p{matrices(left), matrices(right), matrices(c), {}};
+  if (adds) p.addend = p.c, p.beta = kOne;
+  emit(b, p);
 }
 
 void register_matmul(Operators& all) {

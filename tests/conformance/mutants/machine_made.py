@@ -177,7 +177,7 @@ def killer(library: Path, build: Path, backends: bool, jobs: int) -> str:
     ]
     if fails([*suite, "--artifacts", str(library.parent)]):
         return "conformance"
-    tests = [sys.executable, "-m", "pytest", "-q", "-x", "tests/backends"]
+    tests = [sys.executable, "-m", "pytest", "-q", "-x", "-n", str(jobs), "tests/backends"]
     if backends and fails(tests, LAZYT_BACKEND="onednn", LAZYT_PLUGIN_PATH=str(library.parent)):
         return "tests/backends"
     return ""

@@ -23,14 +23,15 @@ SECONDS_OF_A_CASE = 30
 
 def case(r: random.Random) -> tuple[tuple, tuple, bool, dict] | None:
     """Sizes of the input and the weights, whether it is transposed, and options. Nothing: no result has elements."""
-    dims, transposed, groups = r.choice([1, 2, 2, 3, 3, 3]), r.random() < 0.3, r.choice([1, 1, 1, 2, 4])
-    channels = [groups * r.choice([1, 2, 3, 4, 8, 16, 17, 24, 32]) for _ in range(2)]
-    kernel = [r.choice([1, 1, 2, 3, 3, 4, 5, 7]) for _ in range(dims)]
-    stride = [r.choice([1, 1, 1, 2, 3]) for _ in range(dims)]
-    dilation = [r.choice([1, 1, 1, 2]) for _ in range(dims)]
+    dims, transposed, groups = r.choice([1, 2, 2, 3, 3, 3]), r.random() < 0.3, r.choice([1, 1, 1, 2, 4, 16, 33])
+    most = 4 if groups > 4 else 32
+    channels = [groups * r.choice([n for n in (1, 2, 3, 4, 8, 16, 17, 24, 32) if n <= most]) for _ in range(2)]
+    kernel = [r.choice([1, 1, 2, 3, 3, 4, 5, 7, 7, 9, 16]) for _ in range(dims)]
+    stride = [r.choice([1, 1, 1, 2, 3, 4]) for _ in range(dims)]
+    dilation = [r.choice([1, 1, 1, 2, 3]) for _ in range(dims)]
     reach = [(k - 1) * d for k, d in zip(kernel, dilation, strict=True)]
     padding = [r.randint(0, r.choice([k // 2, over])) for k, over in zip(kernel, reach, strict=True)]
-    size = [r.choice([1, 2, 3, 4, 5, 6, 7, 9, 12]) for _ in range(dims)]
+    size = [r.choice([1, 2, 3, 4, 5, 6, 7, 9, 12, 17, 28]) for _ in range(dims)]
     is_long = dims == 1 and r.random() < 0.3
     if is_long:
         groups, channels, size = 1, [r.choice([64, 70, 96]) for _ in range(2)], [r.choice([130, 200, 401])]

@@ -188,7 +188,9 @@ def test_products(dtype, n):
 
 
 @pytest.mark.parametrize("dtype", (*FLOATS, torch.int32))
-@pytest.mark.parametrize("n", (1, 2, 3, 15, 16, 31, 33, 64, 127, 129, 170, 171, 257, 511, 513, 1025, 4097, 8200))
+@pytest.mark.parametrize(
+    "n", (1, 2, 3, 15, 16, 31, 33, 64, 127, 129, 170, 171, 257, 511, 513, 1025, 4097, 8200)
+)
 def test_columns(dtype, n):
     """Of widths around those of blocks and strips, by numbers whose sums are exact in any order."""
     for rows in (1, 33, 256, 257, 450 if n > 4096 else 1500):
@@ -227,6 +229,27 @@ def test_columns_of_parts_and_of_images(dtype, rows, n):
         torch.testing.assert_close(got, want.to(dtype), rtol=torch.finfo(dtype).eps, atol=0)
 
 
+@pytest.mark.parametrize("dtype", (*FLOATS, torch.int32))
+@pytest.mark.parametrize("n", (1, 7, 64, 300))
+def test_columns_of_no_rows(dtype, n):
+    x = torch.empty((0, n), dtype=dtype).to(DEVICE)
+    images = torch.empty((3, 0, n), dtype=dtype).to(DEVICE)
+    assert x.sum(0).cpu().tolist() == [0] * n
+    assert images.sum(1).cpu().tolist() == [[0] * n] * 3
+    assert x.all(0).cpu().all()
+
+
+def test_running_log_sums_are_as_exact_as_eagers():
+    torch.manual_seed(0)
+    x = torch.randn(3, 4000)
+    want = x.double().logcumsumexp(1)
+    error, eagers = (
+        ((t.double() - want) / want).abs().max()
+        for t in (x.to(DEVICE).logcumsumexp(1).cpu(), x.logcumsumexp(1))
+    )
+    assert error <= 2 * eagers
+
+
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("rows", (1, 40, 300))
 @pytest.mark.parametrize("n", (5, 20, 150))
@@ -243,7 +266,9 @@ def test_columns_are_near_their_exact_sums(rows):
     x = torch.rand(rows, 70)
     for part in (x, x[:, 3:60]):
         got = part.to(DEVICE).sum(0).cpu().double()
-        assert ((got - part.double().sum(0)) / part.double().sum(0)).abs().max() < 12 * torch.finfo(torch.float32).eps
+        assert ((got - part.double().sum(0)) / part.double().sum(0)).abs().max() < 12 * torch.finfo(
+            torch.float32
+        ).eps
 
 
 def test_columns_are_added_in_the_same_order_by_any_threads():

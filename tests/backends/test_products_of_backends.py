@@ -273,6 +273,27 @@ def test_tiles_are_used_unless_older_instructions_are_asked_for(isa):
     assert ("amx_bf16" in out.stderr) == (isa == ""), out.stderr
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_what_is_scaled_and_added_of_rows_apart(dtype):
+    torch.manual_seed(0)
+    c, x, y = (torch.randn(s).to(dtype) for s in ((2, 33, 17), (2, 40, 50), (2, 50, 20)))
+
+    def all_of(c, x, y):
+        x, y = x[:, 3:36, 2:42], y[:, 5:45, 1:18]
+        return (
+            torch.addmm(c[0], x[0], y[0], alpha=0.5),
+            torch.addmm(c[0], x[0], y[0], alpha=0.5, beta=2),
+            torch.addbmm(c[0], x[:1], y[:1], alpha=0.5),
+            torch.baddbmm(c, x, y, alpha=-2),
+        )
+
+    exact = all_of(*(t.double() for t in (c, x, y)))
+    for got, want in zip(all_of(*(t.to(DEVICE) for t in (c, x, y))), exact, strict=True):
+        torch.testing.assert_close(
+            got.cpu(), want.to(dtype), rtol=2e-2 if dtype == torch.bfloat16 else 1e-5, atol=1e-4
+        )
+
+
 CONVOLUTIONS = {
     "3x3": ((4, 64, 14, 13), (96, 64, 3, 3), {"padding": 1}),
     "3x3 strided": ((4, 64, 15, 16), (96, 64, 3, 3), {"padding": 1, "stride": 2}),
@@ -349,7 +370,13 @@ def test_a_product_of_few_rows_with_any_addend(rows, turned):
         def f(x, w, bias, whole):
             matrix = w.t() if turned else w
             by_columns = x.t().contiguous().t() @ matrix
-            return torch.cat([x @ matrix, by_columns, *(torch.addmm(c, x, matrix) for c in (bias, whole, whole.t().contiguous().t()))])
+            return torch.cat(
+                [
+                    x @ matrix,
+                    by_columns,
+                    *(torch.addmm(c, x, matrix) for c in (bias, whole, whole.t().contiguous().t())),
+                ]
+            )
 
         got = f(*(t.to(DEVICE) for t in (x, w, bias, whole))).cpu()
         torch.testing.assert_close(got, f(x, w, bias, whole), rtol=1e-4, atol=1e-4)

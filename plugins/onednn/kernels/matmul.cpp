@@ -45,6 +45,11 @@ bool is_matrix(const Tensor& t) {
 // Whether the whole batch reads one matrix.
 bool is_shared(const Tensor& t) { return stride(t, 0) == 0 || size(t, 0) == 1; }
 
+// The matrices with no gaps between their rows, or columns.
+Tensor together(Builder& b, const Tensor& t) {
+  const int64_t rows = size(t, 1), columns = size(t, 2), rs = stride_or(t, 1, columns), cs = stride_or(t, 2, 1);
+  return (cs == 1 && rs == columns) || (rs == 1 && cs == rows) ? t : b.dense(t);
+}
 Tensor as_matrix(Builder& b, const Tensor& t) { return is_matrix(t) ? t : b.dense(t); }
 
 double multiply_adds(const Product& p) { return static_cast<double>(p.c.count()) * static_cast<double>(size(p.a, 2)); }
@@ -170,6 +175,8 @@ void emit_dnnl(Builder& b, Product p) {
     emit_dnnl(b, wide);
     return b.copy(wide.c, p.c);
   }
+  // oneDNN 3.2 has its reference loop alone for rows apart where what is scaled is added to.
+  if (p.addend && !is_scaled(p) && !is_number(p.alpha, 1)) p.a = together(b, p.a), p.b = together(b, p.b);
   const bool batched = size(p.c, 0) > 1;
   const memory::desc a = describe_matrices(p.a, batched), w = describe_matrices(p.b, batched),
                      c = describe_matrices(p.c, batched);

@@ -63,8 +63,8 @@ LAZYT_COLUMNS(float, double, RunningProduct)
 LAZYT_COLUMNS(double, double, RunningProduct)
 #undef LAZYT_COLUMNS
 
-// As PyTorch: f32 and f64 in double, halves in f32, integers in int64; logcumsumexp computes in the type.
-template <template <class> class Running, bool kExactType>
+// As PyTorch: f32 and f64 in double, halves in f32, integers in int64.
+template <template <class> class Running, bool kFloatOnly>
 void lower_running(Builder& b, const lazyt_node_t& node) {
   const auto args = b.program.args(node);
   const size_t axis = axis_at(b.program, node, 1);
@@ -74,9 +74,9 @@ void lower_running(Builder& b, const lazyt_node_t& node) {
   const auto lines = lines_of<2>({in.layout, out.layout}, axis, true);
   with_real(out.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    if constexpr (!std::is_same_v<T, bool> && (!kExactType || kIsFloat<T>)) {
+    if constexpr (!std::is_same_v<T, bool> && (!kFloatOnly || kIsFloat<T>)) {
       // Unsigned arithmetic wraps as PyTorch's integers do.
-      using A = std::conditional_t<kExactType || !std::is_same_v<T, Compute<T>>, Compute<T>, std::conditional_t<kIsFloat<T>, double, uint64_t>>;
+      using A = std::conditional_t<!std::is_same_v<T, Compute<T>>, Compute<T>, std::conditional_t<kIsFloat<T>, double, uint64_t>>;
       b.add("running", {}, out, {in}, {}, [=](const Frame& frame) {
         const T* x = frame.at<T>(in);
         T* y = frame.at<T>(out);

@@ -20,6 +20,12 @@ using vm::Total;
 // Pieces in which a long reduction is added up: fixed, so that results do not depend on the thread count.
 inline constexpr int64_t kPiece = 65536;
 
+// Threads for so many elements: a second one is worth its waking from some on.
+inline int threads_for(const Frame& frame, int64_t elements) {
+  constexpr int64_t kGrain = 32768;
+  return static_cast<int>(std::min<int64_t>(frame.threads, std::max<int64_t>(1, elements / kGrain)));
+}
+
 inline bool is_half(lazyt_dtype_t d) { return d == LAZYT_DTYPE_FLOAT16 || d == LAZYT_DTYPE_BFLOAT16; }
 inline vm::Convert loader(lazyt_dtype_t d) {
   return d == LAZYT_DTYPE_FLOAT16 ? vm::table().load_f16 : vm::table().load_bf16;

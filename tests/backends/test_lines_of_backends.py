@@ -239,15 +239,12 @@ def test_columns_of_no_rows(dtype, n):
     assert x.all(0).cpu().all()
 
 
-def test_running_log_sums_are_as_exact_as_eagers():
+def test_running_log_sums_are_rounded_a_few_times_at_most():
     torch.manual_seed(0)
     x = torch.randn(3, 4000)
     want = x.double().logcumsumexp(1)
-    error, eagers = (
-        ((t.double() - want) / want).abs().max()
-        for t in (x.to(DEVICE).logcumsumexp(1).cpu(), x.logcumsumexp(1))
-    )
-    assert error <= 2 * eagers
+    got = x.to(DEVICE).logcumsumexp(1).cpu().double()
+    assert ((got - want) / want).abs().max() <= 4 * torch.finfo(torch.float32).eps
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

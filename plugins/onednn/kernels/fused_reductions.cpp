@@ -293,14 +293,14 @@ void FusedStep::put(const Frame& frame, const Reduction& r, int64_t offset, Tota
 
 template <class T>
 void FusedStep::put(const Frame& frame, const Reduction& r, int64_t offset, int64_t stride, const T* totals, int64_t n) const {
-  constexpr bool is_sum = std::is_same_v<T, float>;
+  constexpr bool in_f32 = std::is_same_v<T, float>;
   auto total = [](T t) {
-    if constexpr (is_sum) return Total{.d = t};
+    if constexpr (in_f32) return Total{.d = t};
     else return t;
   };
   if (r.dtype == LAZYT_DTYPE_FLOAT32 && r.f.floating && !r.root) {
     float* out = frame.at<float>(r.place) + offset;
-    if (is_sum && r.divisor == 1 && stride == 1) std::memcpy(out, totals, static_cast<size_t>(n) * sizeof(float));
+    if (in_f32 && r.divisor == 1 && stride == 1) std::memcpy(out, totals, static_cast<size_t>(n) * sizeof(float));
     else for (int64_t i = 0; i < n; ++i) out[i * stride] = static_cast<float>(total(totals[i]).d / r.divisor);
   } else if (r.dtype == LAZYT_DTYPE_INT64 && !r.f.floating && r.divisor == 1 && !r.root) {
     int64_t* out = frame.at<int64_t>(r.place) + offset;

@@ -190,7 +190,7 @@ class FusedStep final : public Step {
   Total* partial(const Frame& frame, const Portions& portions, int64_t inner, int64_t o, int64_t p, size_t k) const;
   void put_portions(const Frame& frame, const Portions& portions, int64_t outer, int64_t inner) const;
   void put(const Frame& frame, const Reduction& r, int64_t offset, Total total) const;
-  // The same for n results, `stride` elements apart; T: Total, or float, of sums.
+  // The same for n results, `stride` elements apart; T: Total or float.
   template <class T>
   void put(const Frame& frame, const Reduction& r, int64_t offset, int64_t stride, const T* totals, int64_t n) const;
 };

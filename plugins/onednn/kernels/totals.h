@@ -428,6 +428,7 @@ void columns(float* out, const void* in, int64_t row, int64_t rows, int n) {
   constexpr float start = is_sum ? 0 : kind == ReduceKind::kMax ? -INFINITY : INFINITY;
   auto* p = static_cast<const E*>(in);
   const bool asks = prefetch_mask;
+  const int64_t end = std::max<int64_t>(1, rows);  // of no rows there is what all start from
   auto joined = [](auto a, auto x) {  // vectors or floats; a NaN stays
     if constexpr (is_sum) return a + x;
     const auto further = kind == ReduceKind::kMax ? (x > a ? x : a) : (x < a ? x : a);
@@ -449,18 +450,18 @@ void columns(float* out, const void* in, int64_t row, int64_t rows, int n) {
     std::memcpy(out + i, all, sizeof all);
   };
   int i = 0;
-  for (int64_t first = 0; first < std::max<int64_t>(1, rows); first += kRowsInF32) {
+  for (int64_t first = 0; first < end; first += kRowsInF32) {
     for (i = 0; i + 8 * math::kWidth <= n; i += 8 * math::kWidth) join(std::integral_constant<int, 8>{}, i, first);
     for (; i + 2 * math::kWidth <= n; i += 2 * math::kWidth) join(std::integral_constant<int, 2>{}, i, first);
     for (; i + math::kWidth <= n; i += math::kWidth) join(std::integral_constant<int, 1>{}, i, first);
   }
   if (i == n) return;
   if (n >= math::kWidth) {  // some of them again, from the beginning
-    for (int64_t first = 0; first < std::max<int64_t>(1, rows); first += kRowsInF32) join(std::integral_constant<int, 1>{}, n - math::kWidth, first);
+    for (int64_t first = 0; first < end; first += kRowsInF32) join(std::integral_constant<int, 1>{}, n - math::kWidth, first);
     return;
   }
   for (; i < n; ++i) {
-    for (int64_t first = 0; first < std::max<int64_t>(1, rows); first += kRowsInF32) {
+    for (int64_t first = 0; first < end; first += kRowsInF32) {
       float all = start;
       for (int64_t r = first; r < std::min(rows, first + kRowsInF32); ++r) all = joined(all, static_cast<float>(p[i + r * row]));
       out[i] = first ? joined(out[i], all) : all;

@@ -5,19 +5,16 @@ dtype allows, or as eager's are.
     LAZYT_BACKEND=onednn python tests/backends/operator_fuzzer.py --seed 1 --seconds 100
 """
 
-import argparse
-import faulthandler
 import math
 import random
 import sys
-import time
 
+import fuzzing
 import lazyt
 import torch
 import torch.nn.functional as F
 
 DEVICE = "lazyt"
-SECONDS_OF_A_CASE = 60
 MOST_ELEMENTS, MOST_PRODUCTS = 300_000, 4_000_000
 DTYPES = {torch.float32: 1e-4, torch.bfloat16: 6e-2, torch.float16: 1.5e-2, torch.float64: 1e-9}
 LENGTHS = (
@@ -380,6 +377,7 @@ def differs(got: torch.Tensor, exact: torch.Tensor, eager: torch.Tensor, scale: 
 
 def case(r: random.Random, only: str) -> tuple[str, str] | None:
     """What was called, and what is wrong with it; nothing if PyTorch does not take such a call."""
+    torch.manual_seed(r.randrange(1 << 30))
     made = r.choice([f for f in FAMILIES if only in f.__name__])(r)
     dtype = r.choice([torch.float32, torch.float32, torch.bfloat16, torch.float16, torch.float64])
     if made is None:
@@ -392,7 +390,6 @@ def case(r: random.Random, only: str) -> tuple[str, str] | None:
         y = call(*(f(x) if f and x.dim() else x for f, x in zip(before, operands, strict=True)))
         return after(y) if after else y
 
-    torch.manual_seed(r.randrange(1 << 30))
     operands = [laid_out(r, torch.randn(s).to(dtype)) for s in sizes]
     chained = f"{[BEFORE.index(f) if f else '' for f in before]} {AFTER.index(after) if after else ''}"
     words = f"{words} {chained} {dtype} {sizes} {[x.stride() for x in operands]}"
@@ -405,7 +402,7 @@ def case(r: random.Random, only: str) -> tuple[str, str] | None:
         if r.random() < 0.5 and value.numel() and not words.startswith("sort")
         else None
     )
-    print(f"\r{words}"[:150].ljust(150), end="", flush=True)  # what died or hangs is the last
+    fuzzing.begins(words)
     doubles = [x.double() for x in operands]
     exact = results(whole, doubles, seed if seed is None else seed.double())
     scale = max([1e-2, *(largest(g) for g in exact if g is not None)])
@@ -423,28 +420,16 @@ def case(r: random.Random, only: str) -> tuple[str, str] | None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = fuzzing.parser(__doc__)
     parser.add_argument(
         "--only",
         default="",
         help="families whose name contains this: " + ", ".join(f.__name__ for f in FAMILIES),
     )
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
-    torch.set_num_threads(args.threads)
-    r, end, done, wrong = random.Random(args.seed), time.monotonic() + args.seconds, 0, 0
-    while time.monotonic() < end:
-        faulthandler.dump_traceback_later(SECONDS_OF_A_CASE, exit=True)
-        found = case(r, args.only)
-        faulthandler.cancel_dump_traceback_later()
-        done += found is not None
-        if found and found[1]:
-            wrong += 1
-            print(f"\nwrong: {found[0]}: {found[1]}", flush=True)
+    if not any(args.only in f.__name__ for f in FAMILIES):
+        parser.error(f"no family's name contains {args.only}")
+    done, wrong = fuzzing.run(args, lambda r: case(r, args.only))
     print(f"\r{done} calls, {wrong} wrong; on the host: {dict(lazyt.metrics.fallbacks())}".ljust(150))
     return wrong > 0
 

@@ -9,23 +9,25 @@ if one was wrong.
 
 from __future__ import annotations
 
-import argparse
-import faulthandler
 import random
 import sys
-import time
 
+import fuzzing
 import torch
 from test_windows_of_backends import check
-
-SECONDS_OF_A_CASE = 30
 
 
 def case(r: random.Random) -> tuple[tuple, tuple, bool, dict] | None:
     """Sizes of the input and the weights, whether it is transposed, and options. Nothing: no result has elements."""
-    dims, transposed, groups = r.choice([1, 2, 2, 3, 3, 3]), r.random() < 0.3, r.choice([1, 1, 1, 2, 4, 16, 33])
+    dims, transposed, groups = (
+        r.choice([1, 2, 2, 3, 3, 3]),
+        r.random() < 0.3,
+        r.choice([1, 1, 1, 2, 4, 16, 33]),
+    )
     most = 4 if groups > 4 else 32
-    channels = [groups * r.choice([n for n in (1, 2, 3, 4, 8, 16, 17, 24, 32) if n <= most]) for _ in range(2)]
+    channels = [
+        groups * r.choice([n for n in (1, 2, 3, 4, 8, 16, 17, 24, 32) if n <= most]) for _ in range(2)
+    ]
     kernel = [r.choice([1, 1, 2, 3, 3, 4, 5, 7, 7, 9, 16]) for _ in range(dims)]
     stride = [r.choice([1, 1, 1, 2, 3, 4]) for _ in range(dims)]
     dilation = [r.choice([1, 1, 1, 2, 3]) for _ in range(dims)]
@@ -56,32 +58,25 @@ def case(r: random.Random) -> tuple[tuple, tuple, bool, dict] | None:
     return (r.choice([1, 1, 2, 3]), channels[0], *size), weights, transposed, options
 
 
+def checked(r: random.Random, dtype: torch.dtype) -> tuple[str, str] | None:
+    made = case(r)
+    if made is None:
+        return None
+    size, weights, transposed, options = made
+    words = f"{size}, {weights}, {transposed}, **{options}"
+    fuzzing.begins(words)
+    try:
+        check(dtype, size, weights, transposed, **options)
+    except AssertionError as error:
+        return words, str(error).splitlines()[0]
+    return words, ""
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = fuzzing.parser(__doc__)
     parser.add_argument("--dtype", default="bfloat16", choices=["float32", "bfloat16", "float16"])
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
-    torch.set_num_threads(args.threads)
-    r, end, done, wrong = random.Random(args.seed), time.monotonic() + args.seconds, 0, 0
-    while time.monotonic() < end:
-        made = case(r)
-        if made is None:
-            continue
-        size, weights, transposed, options = made
-        words = f"{size}, {weights}, {transposed}, **{options}"
-        print(f"\r{done} {words}"[:150].ljust(150), end="", flush=True)  # what died or hangs is the last
-        faulthandler.dump_traceback_later(SECONDS_OF_A_CASE, exit=True)
-        try:
-            check(getattr(torch, args.dtype), size, weights, transposed, **options)
-        except AssertionError as error:
-            wrong += 1
-            print(f"\nwrong: {words}: {str(error).splitlines()[0]}", flush=True)
-        faulthandler.cancel_dump_traceback_later()
-        done += 1
+    done, wrong = fuzzing.run(args, lambda r: checked(r, getattr(torch, args.dtype)))
     print(f"\r{done} convolutions, {wrong} wrong".ljust(150))
     return wrong > 0
 

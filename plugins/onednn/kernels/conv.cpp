@@ -216,9 +216,7 @@ class Lowering {
     const Dims dims = padded().g_.x;
     const Tensor all = b_.scratch(dtype_, dims, channels_last(dims), static_cast<uint64_t>(toolkit::count_of(dims)) * lazyt_dtype_size(dtype_));
     b_.fill(all, kZero);
-    Tensor inner = reshaped(all, x.dims(), all.strides());
-    inner.layout.offset += g_.pad_begin[0] * all.strides()[2];
-    b_.copy(x, inner);
+    b_.copy(x, part(all, g_.pad_begin[0] * all.strides()[2], x.dims(), all.strides()));
     return all;
   }
 
@@ -275,23 +273,18 @@ class Lowering {
     const int64_t images = g_.x[0], line = g_.x.back(), channels = g_.x[1], results = g_.y[1], length = g_.y.back(), taps = g_.w.back();
     const int64_t stride = g_.stride.back(), padding = g_.pad_begin.back(), dilation = g_.dilation.back() + 1;
     const Tensor result = b_.scratch(dtype_, {taps, results, channels});
-    const auto matrix = [](const Tensor& t, int64_t offset, Dims dims, Dims strides) {
-      Tensor out = reshaped(t, std::move(dims), std::move(strides));
-      out.layout.offset += offset;
-      return out;
-    };
     for (int64_t t = 0; t < taps; ++t) {
       // y's first and last pixels whose windows have this tap within x.
       const int64_t at = t * dilation - padding;
       const int64_t first = std::max<int64_t>(0, (-at + stride - 1) / stride), end = std::min(length, (line - 1 - at + stride) / stride);
-      const Tensor mine = matrix(result, t * results * channels, {results, channels}, {channels, 1});
+      const Tensor mine = part(result, t * results * channels, {results, channels}, {channels, 1});
       if (end <= first) {
         b_.fill(mine, kZero);
         continue;
       }
       for (int64_t i = 0; i < images; ++i)
-        add_product(b_, matrix(others, (i * length + first) * results, {results, end - first}, {1, results}),
-                    matrix(from, (i * line + first * stride + at) * channels, {end - first, channels}, {stride * channels, 1}), mine, i > 0);
+        add_product(b_, part(others, (i * length + first) * results, {results, end - first}, {1, results}),
+                    part(from, (i * line + first * stride + at) * channels, {end - first, channels}, {stride * channels, 1}), mine, i > 0);
     }
     b_.copy(reshaped(result, w.dims(), {channels, 1, results * channels}), w);
   }
@@ -301,8 +294,12 @@ class Lowering {
   Tensor group(const Tensor& t, size_t dim, int64_t i) const {
     Dims dims = t.dims();
     dims[dim] /= g_.groups;
-    Tensor out = reshaped(t, dims, t.strides());
-    out.layout.offset += i * dims[dim] * t.strides()[dim];
+    return part(t, i * dims[dim] * t.strides()[dim], dims, t.strides());
+  }
+  // What of t lies so, from an element on.
+  static Tensor part(const Tensor& t, int64_t offset, Dims dims, Dims strides) {
+    Tensor out = reshaped(t, std::move(dims), std::move(strides));
+    out.layout.offset += offset;
     return out;
   }
 

@@ -6,6 +6,7 @@
 #include "device.h"
 #include "kernels/custom.h"
 #include "kernels/dnnl.h"
+#include "kernels/streams.h"
 #include "kernels/vm.h"
 #include "ops.h"
 
@@ -19,10 +20,11 @@ uint64_t handshake(uint64_t seed, lazyt_handshake_t* out) {
   return seed ^ LAZYT_HANDSHAKE_MASK;
 }
 
-// A wrong LAZYT_ONEDNN_ISA is told here, once, and not operator by operator.
+// A wrong LAZYT_ONEDNN_ISA or _STREAM is told here, once, and not operator by operator.
 lazyt_status_t* init() {
   return plugin::guard([] {
     vm::table();
+    past_caches(0);
     limit_dnnl();
   });
 }

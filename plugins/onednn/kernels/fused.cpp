@@ -517,6 +517,14 @@ FusedKernel::Made FusedKernel::make(Builder& b, const std::vector<StorageId>& ma
       half[loads_[k].reg] = form_of(loads_[k].tensor.dtype);
   }
 
+  uint64_t bytes = 0;  // that go to memory or come from there
+  for (size_t k = 0; k < loads_.size(); ++k) bytes += is_single(loops.strides[k]) ? 0 : loads_[k].tensor.element();
+  for (const Store& s : stores_) bytes += s.tensor.element();
+  bytes *= static_cast<uint64_t>(toolkit::count_of(dims_));
+  std::vector<bool> streamed(registers, false);
+  for (size_t k = 0; k < stores_.size(); ++k)
+    if (past_caches(bytes) && stored[stores_[k].reg] && outside_users(stores_[k].reg) == 1) streamed[stores_[k].reg] = step->streams_ = true;
+
   // The register machine, where it has all of it.
   tile::Source source;
   size_t outside_slots = 0;
@@ -528,12 +536,9 @@ FusedKernel::Made FusedKernel::make(Builder& b, const std::vector<StorageId>& ma
       running = !is_single(loops.strides[registers_[r].source_index]) && !one_a_row(registers_[r].source_index);
     const bool kept = !outside && last[r] == kForever;
     outside_slots += outside || kept;
-    source.registers.push_back({registers_[r].type, outside, running, kept, half[r], constant_of(static_cast<Reg>(r))});
+    source.registers.push_back({registers_[r].type, outside, running, kept, half[r], streamed[r], constant_of(static_cast<Reg>(r))});
   }
-  uint64_t element = 0;  // bytes that go to memory or come from there for each
-  for (size_t k = 0; k < loads_.size(); ++k) element += is_single(loops.strides[k]) ? 0 : loads_[k].tensor.element();
-  for (const Store& s : stores_) element += s.tensor.element();
-  source.from_memory = element * static_cast<uint64_t>(toolkit::count_of(dims_)) > uint64_t{256} << 10;
+  source.from_memory = bytes > uint64_t{256} << 10;
   std::optional<tile::Code> tiles;
   if (!code_.empty() && outside_slots <= kMaxOutside) tiles = tile::compile(source);
   if (tiles && tiles->operands.size() > 256) tiles.reset();

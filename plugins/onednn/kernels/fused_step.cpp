@@ -278,7 +278,18 @@ std::byte* FusedStep::scratch() const {
   return own.p;
 }
 
+bool FusedStep::stores_over_loads(const Frame& frame) const {
+  return std::any_of(stores_.begin(), stores_.end(), [&](const Store& s) {
+    const auto to = reinterpret_cast<uintptr_t>(frame.at<std::byte>(s.place));
+    return std::any_of(loads_.begin(), loads_.end(), [&](const Load& l) {
+      const auto from = reinterpret_cast<uintptr_t>(frame.at<std::byte>(l.place));
+      return from - to < static_cast<uint64_t>(count_ * s.size) || to - from < static_cast<uint64_t>(count_ * l.size);
+    });
+  });
+}
+
 void FusedStep::begin(const Frame& frame, Block& b, int64_t longest) const {
+  b.streams = streams_ && !stores_over_loads(frame);
   std::byte* memory = scratch();
   for (uint16_t s = 0; s < slots_; ++s) b.slot[s] = b.memory[s] = memory + size_t{s} * kBlock * 8;
   const int n = numbers_by_tile_ ? tile::kMaxTile : static_cast<int>(std::min<int64_t>(std::max<int64_t>(longest, tile::kMaxTile), std::clamp<int64_t>(block_, kBlock, 2 * kBlock)));
@@ -442,6 +453,8 @@ void FusedStep::run_tiles(Block& b, int n) const {
     const size_t last = tile_.code.size() - 1;
     for (size_t k = 0; k < last; ++k) code[k] = {tile_.code[k].function, operands[tile_.code[k].a], operands[tile_.code[k].b]};
     code[last] = {tile_.code[last].function, {nullptr, static_cast<int64_t>(last)}, {}};
+    if (!b.streams)
+      for (const tile::Code::Stream& s : tile_.streams) code[s.instruction].function = s.through;
     m.run(code, elements);
   };
   for (size_t k = 0; k < tile_.operands.size(); ++k) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "../compile.h"
+#include "streams.h"
 #include "tile_code.h"
 #include "vm.h"
 
@@ -124,6 +125,7 @@ class FusedStep final : public Step {
   // Elements after which a load that is in_row begins anew, where blocks run past the end of rows: a power of two, which the register
   // machine's masks can say. Else 0.
   int64_t period_ = 0;
+  bool streams_ = false;  // results go past the caches, where none lies over an operand
   bool by_rows_ = false;  // no block goes past the end of the innermost loop
   std::vector<Instruction> code_;  // empty where tiled
   std::vector<Instruction> once_;  // on numbers alone
@@ -156,6 +158,11 @@ class FusedStep final : public Step {
   // Registers of one thread for one run.
   struct Block {
     explicit Block(std::atomic<bool>& z) : by_zero(z) {}
+    Block(const Block&) = delete;
+    ~Block() {
+      if (streams) end_of_streams();
+    }
+    bool streams = false;
     std::atomic<bool>& by_zero;  // of the run: whether an integer was divided by zero
     std::byte* memory[kMaxSlots];
     void* slot[kMaxSlots];
@@ -168,6 +175,8 @@ class FusedStep final : public Step {
   };
 
   std::byte* scratch() const;
+  // Whether a result lies over an operand, whose lines are in the cache when it is written.
+  bool stores_over_loads(const Frame& frame) const;
   void begin(const Frame& frame, Block& b, int64_t longest) const;
   void block(const Frame& frame, Block& b, int64_t at, int n) const;
   void run_tiles(Block& b, int n) const;

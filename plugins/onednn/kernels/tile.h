@@ -21,6 +21,7 @@ enum class Op : uint8_t {
   kLoadU8,   // acc = A, of bytes 0 and 1
   kStore,    // A = acc
   kStoreU8,  // A = acc, as bytes
+  kStream,   // A = acc, past the caches (streams.h)
   kFetch,    // asks for A some tiles ahead
   kAdd,
   kSub,
@@ -98,7 +99,7 @@ struct Bound {
   Operand a, b;
 };
 
-// What an operand is, as far as code for it differs. kStore rounds to halves.
+// What an operand is, as far as code for it differs. kStore and kStream round to halves.
 enum Form : uint8_t {
   kAnyForm,  // memory, or a tile
   kNumber,   // one number, as often as a tile has elements

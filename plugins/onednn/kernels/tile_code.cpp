@@ -148,6 +148,7 @@ class Compiler {
     for (const Formed& i : code_) {
       const Function f = forms_of(i.op)[i.kinds ? i.kinds : i.form];
       if (!f) return std::nullopt;
+      if (i.op == Op::kStream) out_.streams.push_back({out_.code.size(), forms_of(Op::kStore)[i.form]});
       out_.code.push_back({f, i.a, i.b});
     }
     out_.operands.shrink_to_fit();
@@ -425,8 +426,9 @@ class Compiler {
     const bool read_later = uses_[i.out] && !next_only;
     if (reg.kept) {
       const uint16_t memory = operand({false, i.out, true, true, form_of(reg)});
-      add(reg.type == Type::kBool ? Op::kStoreU8 : Op::kStore, memory);
-      if (reg.type == scalar_ && reg.half == kAnyForm) where_[i.out] = memory;
+      const bool streamed = reg.streamed && reg.type != Type::kBool && forms_of(Op::kStream)[form_of(reg)];
+      add(reg.type == Type::kBool ? Op::kStoreU8 : streamed ? Op::kStream : Op::kStore, memory);
+      if (reg.type == scalar_ && reg.half == kAnyForm && !streamed) where_[i.out] = memory;
     }
     if (read_later && !bank(i.out, k) && !in_memory(i.out)) spill(i.out);
     // Tiles of registers whose last reader this was.

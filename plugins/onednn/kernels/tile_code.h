@@ -25,6 +25,7 @@ struct Source {
     bool running;       // of those: an element for each index, not one for all
     bool kept;          // wanted in memory after the code ran: a result
     Form half = kAnyForm;  // kBf16, kF16: how an f32 register lies in memory
+    bool streamed = false;  // past the caches, where it is kept: no instruction reads it back
     std::optional<double> number = {};  // that it is, known when the program is compiled
   };
   std::vector<Instruction> code;
@@ -41,8 +42,14 @@ struct Code {
     bool written;
     Form half = kAnyForm;
   };
+  // An instruction that stores past the caches, and what stores through them in its place.
+  struct Stream {
+    size_t instruction;
+    Function through;
+  };
   std::vector<Instruction> code;
   std::vector<Operand> operands;
+  std::vector<Stream> streams;
   uint16_t scratch_tiles = 0;
 };
 

@@ -6,6 +6,7 @@
 
 #include "halves.h"
 #include "prefetch.h"
+#include "streams.h"
 #include "tile_lanes.h"
 
 namespace lazyt::onednn::tile {
@@ -306,6 +307,39 @@ void run_store(ARGUMENTS) {
 #undef STEP
   NEXT;
 }
+
+// A vector past the caches. REQUIRES: p is a multiple of its size
+template <class T>
+void stream(void* p, T v) {
+#if defined(__AVX512F__)
+  if constexpr (sizeof v == 64) return _mm512_stream_si512(static_cast<__m512i*>(p), std::bit_cast<__m512i>(v));
+#endif
+#if defined(__AVX__)
+  if constexpr (sizeof v == 32) return _mm256_stream_si256(static_cast<__m256i*>(p), std::bit_cast<__m256i>(v));
+#endif
+#if defined(__SSE2__)
+  if constexpr (sizeof v == 16) return _mm_stream_si128(static_cast<__m128i*>(p), std::bit_cast<__m128i>(v));
+#endif
+  std::memcpy(p, &v, sizeof v);
+}
+bool begins_line(const void* p) { return reinterpret_cast<uintptr_t>(p) % 64 == 0; }
+void run_stream(ARGUMENTS) {
+  Scalar* a = const_cast<Scalar*>(at(ip->a, i));
+  if (begins_line(a)) {
+#define STEP(k)                 \
+  stream(a + k * kWidth, v##k); \
+  IN_ORDER;
+    EACH(STEP)
+#undef STEP
+  } else {
+#define STEP(k)                \
+  store(a + k * kWidth, v##k); \
+  IN_ORDER;
+    EACH(STEP)
+#undef STEP
+  }
+  NEXT;
+}
 #if LAZYT_TILE_F32
 // Two vectors of halves as one: stores of half a vector take as long.
 template <class E>
@@ -342,6 +376,25 @@ void run_store_half(ARGUMENTS) {
   IN_ORDER;
   PAIR(0, 1) PAIR(2, 3) PAIR(4, 5) PAIR(6, 7)
 #undef PAIR
+  NEXT;
+}
+template <Form form>
+void run_stream_half(ARGUMENTS) {
+  auto* a = at<form>(ip->a, i);
+  alignas(64) std::remove_pointer_t<decltype(a)> halves[kTile];
+  auto* to = begins_line(a) ? halves : a;
+#define PAIR(k, l)                           \
+  store_halves(to + k * kWidth, v##k, v##l); \
+  IN_ORDER;
+  PAIR(0, 1) PAIR(2, 3) PAIR(4, 5) PAIR(6, 7)
+#undef PAIR
+  if (to == halves) {
+    for (int k = 0; k < kTile; k += 2 * kWidth) {
+      V pair;
+      std::memcpy(&pair, halves + k, sizeof pair);
+      stream(a + k, pair);
+    }
+  }
   NEXT;
 }
 #endif
@@ -502,6 +555,8 @@ Machine make() {
   set(Op::kStore, run_store_integers<int32_t>, kI32);
   set(Op::kStore, run_store_half<kBf16>, kBf16);
   set(Op::kStore, run_store_half<kF16>, kF16);
+  set(Op::kStream, run_stream_half<kBf16>, kBf16);
+  set(Op::kStream, run_stream_half<kF16>, kF16);
 #endif
 #if LAZYT_TILE_BANKS
   set(Op::kLoad, run_load_bank<kBank>, kBank);
@@ -520,6 +575,7 @@ Machine make() {
 #endif
   set(Op::kLoadU8, run_load_u8);
   set(Op::kStore, run_store);
+  set(Op::kStream, run_stream);
   set(Op::kStoreU8, run_store_u8);
 #define BINARY(op)                                  \
   set(Op::op, run_binary<Op::op, kAnyForm>);             \

@@ -27,6 +27,7 @@ from torch import Tensor  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
 LARGE, SMALL, MANY = 1_000_000, 1_000, 50
+HUGE, FEW = 16 << 20, 4  # elements: more than caches hold
 
 
 def cheap(a: Tensor, b: Tensor) -> Tensor:
@@ -53,6 +54,14 @@ def steps(f: Callable[..., Tensor], placed: list[list[Tensor]], count: int, end:
         end()
         del kept
     lazyt.wait_device_ops()
+
+
+def cat_into(a: Tensor, b: Tensor, out: Tensor) -> Tensor:
+    return torch.cat([a, b], 1, out=out)
+
+
+def turn_into(a: Tensor, out: Tensor) -> Tensor:
+    return out.copy_(a.t())
 
 
 class Row:
@@ -107,12 +116,12 @@ class Several:
         }
 
 
-def compared(name: str, candidates: dict[str, Callable[[int], float]]) -> dict[str, float]:
-    """Medians in us, and of each against the first the median of the ratios of rounds."""
+def compared(name: str, candidates: dict[str, Callable[[int], float]], many: int = MANY) -> dict[str, float]:
+    """Medians in us of a multiple of `many` calls, and against the first the median of the ratios of rounds."""
     counts = {}
     for key, candidate in candidates.items():
-        candidate(MANY)
-        counts[key] = max(MANY, int(ARGS.seconds / candidate(MANY)) // MANY * MANY)
+        candidate(many)
+        counts[key] = max(many, int(ARGS.seconds / candidate(many)) // many * many)
     results = common.interleaved({k: lambda k=k: candidates[k](counts[k]) for k in candidates}, ARGS.rounds)
     base = next(iter(candidates))
     ratio = {
@@ -130,9 +139,9 @@ def main() -> int:
     print(common.header(backend=lazyt.backend()["name"]))
     numbers: dict[str, dict[str, float]] = {}
 
-    def row(name: str, candidates: Callable[[], dict[str, Callable[[int], float]]]) -> None:
+    def row(name: str, candidates: Callable[[], dict[str, Callable[[int], float]]], many: int = MANY) -> None:
         if ARGS.only in name:
-            numbers[name] = compared(name, candidates())
+            numbers[name] = compared(name, candidates(), many)
 
     def large_cheap() -> dict[str, Callable[[int], float]]:
         a, b = torch.randn(LARGE), torch.randn(LARGE)
@@ -156,6 +165,14 @@ def main() -> int:
             f"steps of {MANY}": lambda calls: chain.lazy(calls, MANY),
         }
 
+    Candidates = dict[str, Callable[[int], float]]
+
+    def huge(f: Callable[..., Tensor], into: Callable[..., Tensor], *operands: Tensor) -> Candidates:
+        """Eager writes to memory that it has: fresh pages take it three times as long."""
+        made = f(*operands)
+        eager = Row(lambda *operands: into(*operands, out=made), list(operands))
+        return {"eager, out=": eager.eager, "lazyt": Row(f, list(operands)).lazy}
+
     x, weight = torch.randn(4096, 1024), torch.randn(1024)
     row("10 cheap operators, 1M", large_cheap)
     row("10 with tanh and exp, 1M", lambda: against_eager(dear, torch.randn(LARGE), torch.randn(LARGE)))
@@ -172,6 +189,11 @@ def main() -> int:
     row("sum of 3 channels, 64x64x64", lambda: against_eager(lambda x: x.sum(1), images))
     row("sum of a batch of one, 1x262144", lambda: against_eager(lambda x: x.sum(0), lines.view(1, -1)))
     row("largest of 4 columns, 65536x4", lambda: against_eager(lambda x: x.amax(1), lines))
+    a, b = torch.randn(HUGE // 1024, 1024), torch.randn(HUGE // 1024, 1024)
+    row("add of 16M", lambda: huge(torch.add, torch.add, a, b), FEW)
+    row("ones, 16M", lambda: huge(torch.ones_like, lambda a, out: out.fill_(1), a), FEW)
+    row("2 of 16M beside each other", lambda: huge(lambda a, b: torch.cat([a, b], 1), cat_into, a, b), FEW)
+    row("transpose of 16M", lambda: huge(lambda a: a.t().contiguous(), turn_into, a), FEW)
     common.write_json(ARGS.json, {"backend": lazyt.backend()["name"], "rows": numbers})
     return 0
 

@@ -11,6 +11,7 @@
 
 #include "buffer.h"
 #include "compile.h"
+#include "kernels/streams.h"
 
 namespace lazyt::onednn {
 namespace {
@@ -158,6 +159,7 @@ void run(const Executable& exe, const lazyt_execute_args_t& args) {
       throw;
     }
   }
+  end_of_streams();
 }
 
 }  // namespace

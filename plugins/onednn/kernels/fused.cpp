@@ -9,6 +9,7 @@
 
 #include "fused_step.h"
 #include "lazyt/toolkit/walk.hpp"
+#include "streams.h"
 
 namespace lazyt::onednn {
 
@@ -522,8 +523,9 @@ FusedKernel::Made FusedKernel::make(Builder& b, const std::vector<StorageId>& ma
   for (const Store& s : stores_) bytes += s.tensor.element();
   bytes *= static_cast<uint64_t>(toolkit::count_of(dims_));
   std::vector<bool> streamed(registers, false);
+  step->streams_ = past_caches(bytes);
   for (size_t k = 0; k < stores_.size(); ++k)
-    if (past_caches(bytes) && stored[stores_[k].reg] && outside_users(stores_[k].reg) == 1) streamed[stores_[k].reg] = step->streams_ = true;
+    if (step->streams_ && stored[stores_[k].reg] && outside_users(stores_[k].reg) == 1) streamed[stores_[k].reg] = true;
 
   // The register machine, where it has all of it.
   tile::Source source;

@@ -10,6 +10,7 @@
 #include "clones.h"
 #include "fused.h"
 #include "prefetch.h"
+#include "streams.h"
 #include "strided.h"
 #include "team.h"
 
@@ -530,7 +531,12 @@ void FusedStep::run_fills(const Frame& frame, std::atomic<bool>& by_zero) const 
     std::byte* to = frame.at<std::byte>(s.place);
     in_parts(threads, vectors, [&](int64_t first, int64_t last) {
       constexpr int64_t kVector = sizeof(Bytes64);
-      fill_runs(to + first * kVector, value, 0, 1, (last - first) * kVector, s.size);
+      if (!streams_) return fill_runs(to + first * kVector, value, 0, 1, (last - first) * kVector, s.size);
+      constexpr int64_t kVectors = 64;
+      alignas(64) std::byte filled[kVectors * kVector];
+      fill_runs(filled, value, 0, 1, sizeof filled, s.size);
+      for (int64_t k = first; k < last; k += kVectors)
+        stream_bytes(to + k * kVector, filled, static_cast<size_t>(std::min(kVectors, last - k) * kVector));
     });
     for (auto at = static_cast<size_t>(vectors) * sizeof(Bytes64); at < static_cast<size_t>(bytes); at += size) std::memcpy(to + at, value, size);
   }

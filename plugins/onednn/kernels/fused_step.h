@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "../compile.h"
-#include "streams.h"
 #include "tile_code.h"
 #include "vm.h"
 
@@ -158,10 +157,6 @@ class FusedStep final : public Step {
   // Registers of one thread for one run.
   struct Block {
     explicit Block(std::atomic<bool>& z) : by_zero(z) {}
-    Block(const Block&) = delete;
-    ~Block() {
-      if (streams) end_of_streams();
-    }
     bool streams = false;
     std::atomic<bool>& by_zero;  // of the run: whether an integer was divided by zero
     std::byte* memory[kMaxSlots];

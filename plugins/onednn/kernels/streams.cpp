@@ -3,11 +3,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
 #include <string>
 #include <string_view>
 
 #include "lazyt/plugin.hpp"
+#include "vm.h"
 
 namespace lazyt::onednn {
 namespace {
@@ -33,21 +33,6 @@ bool past_caches(uint64_t bytes) {
   return bytes > least;
 }
 
-void stream_bytes(void* __restrict to, const void* __restrict from, size_t n) {
-#ifdef __x86_64__
-  auto* out = static_cast<std::byte*>(to);
-  auto* in = static_cast<const std::byte*>(from);
-  const size_t head = std::min(n, -reinterpret_cast<uintptr_t>(out) % kLine);
-  std::memcpy(out, in, head);
-  for (out += head, in += head, n -= head; n >= kLine; out += kLine, in += kLine, n -= kLine) {
-    __m128i line[4];
-    std::memcpy(line, in, sizeof line);
-    for (int k = 0; k < 4; ++k) _mm_stream_si128(reinterpret_cast<__m128i*>(out) + k, line[k]);
-  }
-  std::memcpy(out, in, n);
-#else
-  std::memcpy(to, from, n);
-#endif
-}
+void stream_bytes(void* to, const void* from, size_t n) { vm::table().stream(to, from, n); }
 
 }  // namespace lazyt::onednn

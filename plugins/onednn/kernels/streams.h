@@ -16,16 +16,14 @@ namespace lazyt::onednn {
 // of the third level's size, which the CPU shares with others. LAZYT_ONEDNN_STREAM=on|off says always or never.
 bool past_caches(uint64_t bytes);
 
-// What this thread has streamed is seen by who is told, by any means, that it has ended.
+// What this thread has streamed is seen by who is told that it has ended. Teams (team.h) and programs end with it.
 LAZYT_INLINE void end_of_streams() {
 #ifdef __x86_64__
   _mm_sfence();
 #endif
 }
 
-constexpr size_t kLine = 64;
-
-// Copies bytes; a thread calls end_of_streams() behind its last.
-void stream_bytes(void* __restrict to, const void* __restrict from, size_t n);
+// Copies bytes past the caches. They do not overlap.
+void stream_bytes(void* to, const void* from, size_t n);
 
 }  // namespace lazyt::onednn

@@ -5,6 +5,7 @@
 
 #include "bytes.h"
 #include "elements.h"
+#include "streams.h"
 
 namespace lazyt::onednn {
 
@@ -24,6 +25,7 @@ struct Plan {
   std::shared_ptr<const Outer> outer;  // null: none
   int64_t rows = 1, src_row = 0, dst_row = 0;
   int64_t n = 1, src_step = 0, dst_step = 0;
+  bool streams = false;
 };
 
 Plan plan_of(const Tensor& src, const Tensor& dst) {
@@ -35,6 +37,7 @@ Plan plan_of(const Tensor& src, const Tensor& dst) {
     loops.dims.pop_back(), loops.strides[0].pop_back(), loops.strides[1].pop_back();
   };
   Plan p;
+  p.streams = past_caches(2 * static_cast<uint64_t>(dst.count()) * dst.element());
   take(p.n, p.src_step, p.dst_step);
   take(p.rows, p.src_row, p.dst_row);
   const bool as_bytes = p.src_step == 1 && p.dst_step == 1 && p.n * static_cast<int64_t>(dst.element()) >= 4;
@@ -74,7 +77,7 @@ template <class T>
 void rows_of(const Plan& p, T* dst, const T* src, int64_t rows) {
   if (p.src_step == 1 && p.dst_step == 1) {
     constexpr int64_t kSize = sizeof(T);
-    copy_rows(reinterpret_cast<std::byte*>(dst), p.dst_row * kSize, reinterpret_cast<const std::byte*>(src), p.src_row * kSize, rows, p.n * kSize);
+    copy_rows(reinterpret_cast<std::byte*>(dst), p.dst_row * kSize, reinterpret_cast<const std::byte*>(src), p.src_row * kSize, rows, p.n * kSize, p.streams);
   } else {
     for (int64_t r = 0; r < rows; ++r) copy_run(dst + r * p.dst_row, src + r * p.src_row, p.n, p.dst_step, p.src_step);
   }
@@ -109,8 +112,10 @@ LAZYT_INLINE void copy_rows_by(std::byte* dst, int64_t dst_row, const std::byte*
 
 }  // namespace
 
-LAZYT_CLONES void copy_rows(std::byte* dst, int64_t dst_row, const std::byte* src, int64_t src_row, int64_t rows, int64_t bytes) {
-  if (bytes > 2048) {
+LAZYT_CLONES void copy_rows(std::byte* dst, int64_t dst_row, const std::byte* src, int64_t src_row, int64_t rows, int64_t bytes, bool streams) {
+  if (streams && bytes >= 512) {  // of shorter ones lines that wait for what is read are written by parts
+    for (int64_t r = 0; r < rows; ++r) stream_bytes(dst + r * dst_row, src + r * src_row, static_cast<size_t>(bytes));
+  } else if (bytes > 2048) {
     for (int64_t r = 0; r < rows; ++r) copy_bytes(dst + r * dst_row, src + r * src_row, static_cast<size_t>(bytes));
   } else if (bytes >= 64) {
     copy_rows_by<Bytes64>(dst, dst_row, src, src_row, rows, bytes);

@@ -12,6 +12,6 @@ namespace lazyt::onednn {
 void lower_strided_copy(Builder& b, const Tensor& src, const Tensor& dst);
 
 // Copies rows of `bytes` bytes each; one row lies so many bytes behind the one before. They do not overlap.
-void copy_rows(std::byte* dst, int64_t dst_row, const std::byte* src, int64_t src_row, int64_t rows, int64_t bytes);
+void copy_rows(std::byte* dst, int64_t dst_row, const std::byte* src, int64_t src_row, int64_t rows, int64_t bytes, bool streams = false);
 
 }  // namespace lazyt::onednn

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "streams.h"
+
 namespace lazyt::onednn {
 
 // Thread `rank` of a team of so many.
@@ -16,6 +18,7 @@ struct Team {
   // For the others.
   void wait() const {
     if (size > 1) {
+      end_of_streams();
 #pragma omp barrier
     }
   }
@@ -27,7 +30,10 @@ template <class F>
 void with_team(int threads, F&& f) {
   if (threads <= 1) return f(Team{0, 1});
 #pragma omp parallel num_threads(threads)
-  f(Team{omp_get_thread_num(), omp_get_num_threads()});
+  {
+    f(Team{omp_get_thread_num(), omp_get_num_threads()});
+    end_of_streams();
+  }
 }
 
 // f(begin, end) for parts of [0, n), one each thread.

@@ -6,7 +6,7 @@
 
 #include "halves.h"
 #include "prefetch.h"
-#include "streams.h"
+#include "stream_vectors.h"
 #include "tile_lanes.h"
 
 namespace lazyt::onednn::tile {
@@ -308,26 +308,11 @@ void run_store(ARGUMENTS) {
   NEXT;
 }
 
-// A vector past the caches. REQUIRES: p is a multiple of its size
-template <class T>
-void stream(void* p, T v) {
-#if defined(__AVX512F__)
-  if constexpr (sizeof v == 64) return _mm512_stream_si512(static_cast<__m512i*>(p), std::bit_cast<__m512i>(v));
-#endif
-#if defined(__AVX__)
-  if constexpr (sizeof v == 32) return _mm256_stream_si256(static_cast<__m256i*>(p), std::bit_cast<__m256i>(v));
-#endif
-#if defined(__SSE2__)
-  if constexpr (sizeof v == 16) return _mm_stream_si128(static_cast<__m128i*>(p), std::bit_cast<__m128i>(v));
-#endif
-  std::memcpy(p, &v, sizeof v);
-}
-bool begins_line(const void* p) { return reinterpret_cast<uintptr_t>(p) % 64 == 0; }
 void run_stream(ARGUMENTS) {
   Scalar* a = const_cast<Scalar*>(at(ip->a, i));
-  if (begins_line(a)) {
+  if (vm::begins_line(a)) {
 #define STEP(k)                 \
-  stream(a + k * kWidth, v##k); \
+  vm::stream(a + k * kWidth, v##k); \
   IN_ORDER;
     EACH(STEP)
 #undef STEP
@@ -382,7 +367,7 @@ template <Form form>
 void run_stream_half(ARGUMENTS) {
   auto* a = at<form>(ip->a, i);
   alignas(64) std::remove_pointer_t<decltype(a)> halves[kTile];
-  auto* to = begins_line(a) ? halves : a;
+  auto* to = vm::begins_line(a) ? halves : a;
 #define PAIR(k, l)                           \
   store_halves(to + k * kWidth, v##k, v##l); \
   IN_ORDER;
@@ -392,7 +377,7 @@ void run_stream_half(ARGUMENTS) {
     for (int k = 0; k < kTile; k += 2 * kWidth) {
       V pair;
       std::memcpy(&pair, halves + k, sizeof pair);
-      stream(a + k, pair);
+      vm::stream(a + k, pair);
     }
   }
   NEXT;

@@ -60,6 +60,7 @@ struct Table {
   void (*add_columns)(float* sums, const void* in, int n);  // sums[i] += in[i]
   // Of columns as they lie in memory; null where there is none.
   Columns columns_f32[static_cast<int>(ReduceKind::kCount)], columns_bf16[static_cast<int>(ReduceKind::kCount)], columns_f16[static_cast<int>(ReduceKind::kCount)];
+  void (*stream)(void* out, const void* in, size_t bytes);  // copies past the caches
   void (*iota)(int64_t* out, uint64_t first, uint64_t step, int n);  // out[i] = first + i * step
   void (*ramp)(double* out, int64_t at, int64_t stride, double first, double step, int n);  // out[i] = first + (at + i * stride) * step
   // n words from counter `first` of the stream: words 4 * j .. 4 * j + 3 belong to counter + j. n % 4 == 0.

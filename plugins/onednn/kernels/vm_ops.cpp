@@ -9,6 +9,7 @@
 
 #include "double_math.h"
 #include "floats.h"
+#include "stream_vectors.h"
 #include "totals.h"
 #include "vector_math.h"
 #include "vm.h"
@@ -658,6 +659,21 @@ void fill(Table& t) {
   t.casts[k][to(Type::kF64)] = run_cast<T, double>;
 }
 
+void stream_bytes(void* out, const void* in, size_t bytes) {
+  typedef uint8_t Vector __attribute__((vector_size(kVectorBytes)));
+  constexpr size_t kLine = 64;
+  auto* to = static_cast<std::byte*>(out);
+  auto* from = static_cast<const std::byte*>(in);
+  const size_t head = std::min(bytes, -reinterpret_cast<uintptr_t>(to) % kLine);
+  std::memcpy(to, from, head);
+  for (to += head, from += head, bytes -= head; bytes >= kLine; to += kLine, from += kLine, bytes -= kLine) {
+    Vector line[kLine / sizeof(Vector)];
+    std::memcpy(line, from, kLine);
+    for (size_t k = 0; k < kLine / sizeof(Vector); ++k) stream(to + k * sizeof(Vector), line[k]);
+  }
+  std::memcpy(to, from, bytes);
+}
+
 Table make() {
   Table t{};
   t.name = LAZYT_VM_ISA;
@@ -680,6 +696,7 @@ Table make() {
   t.round_f16 = round_f16, t.round_bf16 = round_bf16;
   fill_half_totals<BFloat16>(t.totals_bf16), fill_half_totals<Half>(t.totals_f16);
   t.gelu_of_half = gelu_of_half;
+  t.stream = stream_bytes;
   t.iota = iota;
   t.ramp = ramp;
   t.add_columns = add_columns;

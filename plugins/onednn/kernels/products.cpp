@@ -65,6 +65,7 @@ INLINE void gemm_block(int64_t n, int64_t k, C alpha, const C* a, int64_t lda, c
 #pragma GCC unroll 8
     for (int r = 0; r < kM; ++r) __builtin_prefetch(out + r * ldo, 1), __builtin_prefetch(out + r * ldo + w, 1);
   }
+#pragma GCC unroll 4
   for (int64_t p = 0; p < k; ++p) {
     const Vec<C> b0 = load(panel + p * kPanel<C>, full), b1 = load(panel + p * kPanel<C> + w, full);
 #pragma GCC unroll 8

@@ -4,14 +4,16 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
-#ifdef __x86_64__
-#include <immintrin.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
 #endif
+
+#include "lanes.h"
 
 namespace lazyt::onednn::vm {
 namespace {
 
-bool begins_line(const void* p) { return reinterpret_cast<uintptr_t>(p) % 64 == 0; }
+inline bool begins_line(const void* p) { return reinterpret_cast<uintptr_t>(p) % 64 == 0; }
 
 // REQUIRES: p is a multiple of the vector's size. A line is written whole, one vector behind the other: what waits half written gives
 // way to what other programs on the core write, and comes to memory by parts, four times as slowly.

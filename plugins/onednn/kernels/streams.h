@@ -4,9 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#ifdef __x86_64__
-#include <immintrin.h>
-#endif
 
 #include "clones.h"
 
@@ -19,7 +16,7 @@ bool past_caches(uint64_t bytes);
 // What this thread has streamed is seen by who is told that it has ended. Teams (team.h) and programs end with it.
 LAZYT_INLINE void end_of_streams() {
 #ifdef __x86_64__
-  _mm_sfence();
+  __builtin_ia32_sfence();
 #endif
 }
 

@@ -311,7 +311,7 @@ void run_store(ARGUMENTS) {
 void run_stream(ARGUMENTS) {
   Scalar* a = const_cast<Scalar*>(at(ip->a, i));
   if (vm::begins_line(a)) {
-#define STEP(k)                 \
+#define STEP(k)                     \
   vm::stream(a + k * kWidth, v##k); \
   IN_ORDER;
     EACH(STEP)

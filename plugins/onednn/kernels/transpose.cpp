@@ -71,7 +71,7 @@ void run(const Frame& frame, const Plan& p, const Tensor& from, const Tensor& to
   T* dst = frame.at<T>(to);
   const int64_t down = (p.rows + kTile - 1) / kTile, across = (p.columns + kTile - 1) / kTile;
   const int64_t outer = toolkit::count_of(p.outer), work = outer * down * across;
-  // Where a tile's rows are whole lines; a few channels are turned as fast without.
+  // Where a tile's rows are whole lines; of few rows or columns (channels of images) it is no faster.
   const bool streams = sizeof(T) >= 2 && std::min(p.rows, p.columns) >= 16 * kTile && p.dst_step * static_cast<int64_t>(sizeof(T)) % 64 == 0 &&
                        past_caches(2 * static_cast<uint64_t>(outer * p.rows * p.columns) * sizeof(T));
   for_each(work * kTile * kTile > kGrain ? frame.threads : 1, work, [&](int64_t w) {

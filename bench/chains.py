@@ -26,6 +26,8 @@ import torch  # noqa: E402
 from torch import Tensor  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
+Candidates = dict[str, Callable[[int], float]]  # a name's: seconds of a call, of so many
+
 LARGE, SMALL, MANY = 1_000_000, 1_000, 50
 HUGE, FEW = 16 << 20, 4  # elements: more than caches hold
 
@@ -109,14 +111,14 @@ class Several:
         count = calls // len(placed)
         return common.timed(lambda: steps(self.f, placed, count, end)) / (count * len(placed))
 
-    def candidates(self) -> dict[str, Callable[[int], float]]:
+    def candidates(self) -> Candidates:
         return {
             "eager": lambda calls: self.run(self.host, calls, lambda: None),
             "lazyt": lambda calls: self.run(self.device, calls, lazyt.mark_step),
         }
 
 
-def compared(name: str, candidates: dict[str, Callable[[int], float]], many: int = MANY) -> dict[str, float]:
+def compared(name: str, candidates: Candidates, many: int = MANY) -> dict[str, float]:
     """Medians in us of a multiple of `many` calls, and against the first the median of the ratios of rounds."""
     counts = {}
     for key, candidate in candidates.items():
@@ -139,22 +141,22 @@ def main() -> int:
     print(common.header(backend=lazyt.backend()["name"]))
     numbers: dict[str, dict[str, float]] = {}
 
-    def row(name: str, candidates: Callable[[], dict[str, Callable[[int], float]]], many: int = MANY) -> None:
+    def row(name: str, candidates: Callable[[], Candidates], many: int = MANY) -> None:
         if ARGS.only in name:
             numbers[name] = compared(name, candidates(), many)
 
-    def large_cheap() -> dict[str, Callable[[int], float]]:
+    def large_cheap() -> Candidates:
         a, b = torch.randn(LARGE), torch.randn(LARGE)
         sums = torch.empty(LARGE)
         add = Row(lambda a, b: torch.add(a, b, out=sums), [a, b])
         chain = Row(cheap, [a, b])
         return {"one eager add": add.eager, "eager": chain.eager, "lazyt": chain.lazy}
 
-    def against_eager(f: Callable[..., Tensor], *operands: Tensor) -> dict[str, Callable[[int], float]]:
+    def against_eager(f: Callable[..., Tensor], *operands: Tensor) -> Candidates:
         chain = Row(f, list(operands))
         return {"eager": chain.eager, "lazyt": chain.lazy}
 
-    def small(f: Callable[..., Tensor]) -> dict[str, Callable[[int], float]]:
+    def small(f: Callable[..., Tensor]) -> Candidates:
         operands = [torch.randn(SMALL), torch.randn(SMALL)]
         chain = Row(f, operands)
         return {
@@ -164,8 +166,6 @@ def main() -> int:
             "step": chain.lazy,
             f"steps of {MANY}": lambda calls: chain.lazy(calls, MANY),
         }
-
-    Candidates = dict[str, Callable[[int], float]]
 
     def huge(f: Callable[..., Tensor], into: Callable[..., Tensor], *operands: Tensor) -> Candidates:
         """Eager writes to memory that it has: fresh pages take it three times as long."""

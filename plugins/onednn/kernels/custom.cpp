@@ -3,6 +3,7 @@
 #include <deque>
 
 #include "lazyt/toolkit/custom.hpp"
+#include "streams.h"
 #include "vm.h"
 
 namespace lazyt::onednn {
@@ -125,7 +126,10 @@ void lower(Builder& b, const lazyt_node_t& node) {
     call->results.push_back(b.make_dense(node.results + i));
     writes.push_back(call->results.back().storage);
   }
-  b.add("custom " + call->kernel->name, reads, writes, [call](const Frame& frame) { call->run(frame); });
+  b.add("custom " + call->kernel->name, reads, writes, [call](const Frame& frame) {
+    end_of_streams();  // for threads of its own
+    call->run(frame);
+  });
 }
 
 }  // namespace

@@ -29,6 +29,7 @@ struct Team {
 template <class F>
 void with_team(int threads, F&& f) {
   if (threads <= 1) return f(Team{0, 1});
+  end_of_streams();  // for the others
 #pragma omp parallel num_threads(threads)
   {
     f(Team{omp_get_thread_num(), omp_get_num_threads()});

@@ -310,19 +310,12 @@ void run_store(ARGUMENTS) {
 
 void run_stream(ARGUMENTS) {
   Scalar* a = const_cast<Scalar*>(at(ip->a, i));
-  if (vm::begins_line(a)) {
+  if (!vm::begins_line(a)) return run_store(ip, i, n, v0, v1, v2, v3, v4, v5, v6, v7);
 #define STEP(k)                     \
   vm::stream(a + k * kWidth, v##k); \
   IN_ORDER;
-    EACH(STEP)
+  EACH(STEP)
 #undef STEP
-  } else {
-#define STEP(k)                \
-  store(a + k * kWidth, v##k); \
-  IN_ORDER;
-    EACH(STEP)
-#undef STEP
-  }
   NEXT;
 }
 #if LAZYT_TILE_F32
@@ -366,19 +359,17 @@ void run_store_half(ARGUMENTS) {
 template <Form form>
 void run_stream_half(ARGUMENTS) {
   auto* a = at<form>(ip->a, i);
+  if (!vm::begins_line(a)) return run_store_half<form>(ip, i, n, v0, v1, v2, v3, v4, v5, v6, v7);
   alignas(64) std::remove_pointer_t<decltype(a)> halves[kTile];
-  auto* to = vm::begins_line(a) ? halves : a;
-#define PAIR(k, l)                           \
-  store_halves(to + k * kWidth, v##k, v##l); \
+#define PAIR(k, l)                               \
+  store_halves(halves + k * kWidth, v##k, v##l); \
   IN_ORDER;
   PAIR(0, 1) PAIR(2, 3) PAIR(4, 5) PAIR(6, 7)
 #undef PAIR
-  if (to == halves) {
-    for (int k = 0; k < kTile; k += 2 * kWidth) {
-      V pair;
-      std::memcpy(&pair, halves + k, sizeof pair);
-      vm::stream(a + k, pair);
-    }
+  for (int k = 0; k < kTile; k += 2 * kWidth) {
+    V pair;
+    std::memcpy(&pair, halves + k, sizeof pair);
+    vm::stream(a + k, pair);
   }
   NEXT;
 }

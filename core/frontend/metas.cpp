@@ -10,6 +10,8 @@
 #include <ATen/ops/cat_meta_dispatch.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
+#include <ATen/ops/gelu_backward_meta_dispatch.h>
+#include <ATen/ops/gelu_meta_dispatch.h>
 #include <ATen/ops/mm_meta_dispatch.h>
 
 #include <span>
@@ -212,6 +214,23 @@ std::optional<Stack> certain_attention(c10::ArrayRef<c10::IValue> a) {
   return attention({on_meta(q), on_meta(k), on_meta(v)});
 }
 
+// Asked, PyTorch's oneDNN would compile a kernel for each shape.
+bool is_gelu(const Tensor& self, const c10::IValue& approximate) {
+  const at::ScalarType dtype = self.scalar_type();
+  const auto name = approximate.toStringView();
+  return (dtype == at::kFloat || dtype == at::kDouble || dtype == at::kBFloat16 || dtype == at::kHalf) && (name == "none" || name == "tanh");
+}
+std::optional<Stack> certain_gelu(c10::ArrayRef<c10::IValue> a) {
+  const Tensor& self = a[0].toTensor();
+  if (!is_gelu(self, a[1])) return std::nullopt;
+  return Stack{at::meta::gelu(on_meta(self), a[1].toStringView())};
+}
+std::optional<Stack> certain_gelu_backward(c10::ArrayRef<c10::IValue> a) {
+  const Tensor &grad = a[0].toTensor(), &self = a[1].toTensor();
+  if (!is_gelu(self, a[2]) || grad.scalar_type() != self.scalar_type() || grad.sizes() != self.sizes()) return std::nullopt;
+  return Stack{at::meta::gelu_backward(on_meta(grad), on_meta(self), a[2].toStringView())};
+}
+
 const auto& rules() {
   static const auto& all = *new std::unordered_map<std::string_view, Rule>{
       {"aten::mm", mm},
@@ -261,6 +280,8 @@ std::optional<Stack> certain_results(const TorchOp& op, c10::ArrayRef<c10::IValu
   if (!op.op.overload.empty()) return std::nullopt;
   if (op.op.name == "aten::cat") return certain_cat(args);
   if (op.op.name == "aten::_scaled_dot_product_flash_attention_for_cpu") return certain_attention(args);
+  if (op.op.name == "aten::gelu") return certain_gelu(args);
+  if (op.op.name == "aten::gelu_backward") return certain_gelu_backward(args);
   return std::nullopt;
 }
 

@@ -112,6 +112,7 @@ struct Executable : toolkit::Plan {
 };
 
 class Primitive;  // of oneDNN (kernels/dnnl.cpp), with the memory objects that a run sets
+class WeightedPrimitive;
 
 class Builder final : public toolkit::Builder {
  public:
@@ -123,6 +124,7 @@ class Builder final : public toolkit::Builder {
   Device& device() const { return exe_.device; }
   // Steps that differ only in where their operands lie share one of these: it is some KB, and an unrolled loop has hundreds.
   std::vector<std::shared_ptr<Primitive>> primitives;
+  std::vector<std::shared_ptr<WeightedPrimitive>> weighted;
   void copy(const Tensor& src, const Tensor& dst) override;
   void fill(const Tensor& dst, Number number) override;
 

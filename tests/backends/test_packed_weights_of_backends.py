@@ -66,6 +66,41 @@ def test_other_shapes_pack_the_same_weights(nets):
         close(infer(lazy, x), infer(eager, x))
 
 
+def test_a_program_that_meets_packed_weights_first_computes_the_same_bits():
+    """Backends may prepare it for those: then the weights lie as they lie again."""
+    eager = model("linear layers")
+    lazy = copy.deepcopy(eager).to(DEVICE)
+    for _ in range(3):
+        infer(lazy, torch.randn(5, 256))
+    for rows in (33, 48):
+        x = torch.randn(rows, 256)
+        over_packed = infer(lazy, x)
+        close(over_packed, infer(eager, x))
+        lazy.load_state_dict(eager.state_dict())
+        for _ in range(3):
+            assert torch.equal(infer(lazy, x), over_packed)
+
+
+def test_layers_of_a_shape_have_weights_of_their_own():
+    """One is written to in turn, while the others stay packed; threads come and go."""
+    torch.manual_seed(0)
+    eager = nn.Sequential(*[nn.Linear(192, 192, bias=i % 2 == 0) for i in range(4)])
+    lazy, threads = copy.deepcopy(eager).to(DEVICE), torch.get_num_threads()
+    try:
+        for written in (None, 0, 3, 1, None, 2):
+            for net in (eager, lazy):
+                if written is not None:
+                    with torch.no_grad():
+                        net[written].weight.mul_(-1.25)
+            for rows in (9, 40):
+                for count in (1, 2, 1):
+                    torch.set_num_threads(count)
+                    x = torch.randn(rows, 192)
+                    close(infer(lazy, x), infer(eager, x))
+    finally:
+        torch.set_num_threads(threads)
+
+
 def test_what_is_written_into_a_weight_is_seen(nets):
     eager, lazy, x = nets
     for i in range(3):

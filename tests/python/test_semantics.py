@@ -289,3 +289,57 @@ def test_memory_that_nobody_wrote_shows_under_deterministic_algorithms():
     finally:
         torch.use_deterministic_algorithms(False)
     torch.testing.assert_close([t.cpu() for t in ours], expected, equal_nan=True)
+
+
+LAYOUTS = {
+    "dense": lambda x: x,
+    "turned": lambda x: x.transpose(0, 2),
+    "channels last": lambda x: x[None].contiguous(memory_format=torch.channels_last),
+    "with holes": lambda x: x[:, ::2, 1:],
+    "expanded": lambda x: x[:1].expand(4, -1, -1),
+    "empty": lambda x: x[:0],
+    "a number": lambda x: x[0, 0, 0],
+}
+
+
+@pytest.mark.parametrize("approximate", ["none", "tanh"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_gelu_and_its_gradient_lie_as_eagers(layout, dtype, approximate):
+    x, grad = (torch.randn(3, 6, 8).to(dtype) for _ in range(2))
+
+    def both(device, lay_gradient):
+        on = LAYOUTS[layout](x.to(device))
+        gradient = LAYOUTS[layout](grad.to(device))
+        if not lay_gradient:
+            gradient = gradient.contiguous()
+        made = torch.nn.functional.gelu(on, approximate=approximate)
+        return made, torch.ops.aten.gelu_backward(gradient, on, approximate=approximate)
+
+    for lay_gradient in (False, True):
+        for got, want in zip(both("lazyt", lay_gradient), both("cpu", lay_gradient), strict=True):
+            assert (got.shape, got.stride(), got.dtype) == (want.shape, want.stride(), want.dtype)
+            torch.testing.assert_close(got.cpu(), want)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda x: torch.nn.functional.gelu(x.int()),
+        lambda x: torch.nn.functional.gelu(x, approximate="erf"),
+        lambda x: torch.ops.aten.gelu_backward(x[:1, :3], x),
+        lambda x: torch.ops.aten.gelu_backward(x.double(), x),
+    ],
+)
+def test_gelu_refuses_what_eager_refuses(wrong):
+    x, outcomes = torch.randn(2, 4), []
+    for device in ("cpu", "lazyt"):
+        try:
+            outcomes.append(wrong(x.to(device)).cpu())
+        except RuntimeError as e:
+            outcomes.append(str(e).split("\n")[0])
+    assert isinstance(outcomes[1], str) == isinstance(outcomes[0], str), outcomes
+    if isinstance(outcomes[0], str):
+        assert outcomes[1] == outcomes[0]
+    else:
+        torch.testing.assert_close(outcomes[1], outcomes[0])

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <string_view>
 #include <utility>
@@ -67,18 +68,16 @@ class Primitive {
     for (const Argument& a : arguments) args_.push_back({a.first, nullptr});
   }
 
-  // Whether the other, made for as many threads, computes the same. Only of primitives that their operands' descriptors and
-  // attributes say all about.
+  // Whether the other, made for as many threads, computes the same. Only of reorders, of which their operands' descriptors say all.
   bool is(const Primitive& other) const {
-    if (kind_ != dnnl::primitive::kind::matmul && kind_ != dnnl::primitive::kind::reorder) return false;
+    if (kind_ != dnnl::primitive::kind::reorder) return false;
     auto same_arg = [](const dnnl_exec_arg_t& x, const dnnl_exec_arg_t& y) {
       const_dnnl_memory_desc_t a = nullptr, b = nullptr;
       dnnl_memory_get_memory_desc(x.memory, &a), dnnl_memory_get_memory_desc(y.memory, &b);
       return x.arg == y.arg && dnnl_memory_desc_equal(a, b);
     };
-    return kind_ == other.kind_ && name_ == other.name_ && max_threads_ == other.max_threads_ &&
-           implementation_ == other.implementation_ &&
-           std::equal(args_.begin(), args_.end(), other.args_.begin(), other.args_.end(), same_arg) && same_attr(attr_, other.attr_);
+    return kind_ == other.kind_ && max_threads_ == other.max_threads_ &&
+           std::equal(args_.begin(), args_.end(), other.args_.begin(), other.args_.end(), same_arg);
   }
 
   // places: of the arguments. scratch: of the program's own, if the primitive wants one.
@@ -165,13 +164,41 @@ class PrimitiveStep final : public Step {
   const StorageId scratch_;
 };
 
+// How many tensors of a shape lie packed, in the process. Thread-safe.
+class PackedShapes {
+ public:
+  void add(const memory::desc& plain, int more) {
+    const std::lock_guard lock(mutex_);
+    auto it = find(plain);
+    if (it == counts_.end()) it = counts_.insert(it, {plain, 0});
+    if ((it->second += more) == 0) counts_.erase(it);
+  }
+  bool has(const memory::desc& plain) {
+    const std::lock_guard lock(mutex_);
+    return find(plain) != counts_.end();
+  }
+
+ private:
+  std::vector<std::pair<memory::desc, int>>::iterator find(const memory::desc& plain) {
+    return std::ranges::find(counts_, plain, &std::pair<memory::desc, int>::first);
+  }
+  std::mutex mutex_;
+  std::vector<std::pair<memory::desc, int>> counts_;
+};
+PackedShapes& packed_shapes() {
+  static PackedShapes& all = *new PackedShapes;
+  return all;
+}
+
 // A tensor in the private format of a primitive.
 class Packed final : public Form {
  public:
   Packed(Device& device, memory::desc plain, memory::desc packed, std::byte* from)
       : plain_(std::move(plain)), packed_(std::move(packed)), memory_(device, packed_.get_size()) {
     reorder("packing a weight", thread_count(), plain_, from, packed_, memory_.data());
+    packed_shapes().add(plain_, 1);
   }
+  ~Packed() override { packed_shapes().add(plain_, -1); }
 
   std::byte* data() const override { return memory_.data(); }
   bool is(const memory::desc& plain, const memory::desc& packed) const {
@@ -232,58 +259,131 @@ class KeptPacked final : public Kept {
   mutable std::pair<uint64_t, uint64_t> key_;  // of the bytes that it was made of
 };
 
-// A primitive over weights as they lie, or packed.
-class PrimitiveWeights final : public WeightChoice {
+// What decides a primitive over weights: steps of a program that have it in common share one.
+struct WeightedCall {
+  std::string name;
+  std::vector<Argument> arguments;  // the weights among them
+  memory::desc weights;             // as they lie
+  dnnl::primitive_attr attr;        // with scratch of the caller's
+  int max_threads;
+  bool may_pack;
+
+  bool is(const WeightedCall& other) const {
+    const auto same = [](const Argument& x, const Argument& y) {
+      return x.first == y.first && x.second.dtype == y.second.dtype && x.second.dims() == y.second.dims() && x.second.strides() == y.second.strides();
+    };
+    return name == other.name && std::ranges::equal(arguments, other.arguments, same) && weights == other.weights &&
+           max_threads == other.max_threads && may_pack == other.may_pack && same_attr(attr, other.attr);
+  }
+};
+
+void refuse_reference(const std::string& name, const dnnl::primitive_desc_base& pd) {
+  if (is_reference(pd)) throw plugin::Error(LAZYT_CODE_INTERNAL, "oneDNN: " + name + " would run as " + pd.impl_info_str());
+}
+
+}  // namespace
+
+// A primitive over weights as they lie, and one over packed ones. What the first run will want is made when a program is
+// compiled, the other if ever: oneDNN takes 40 us to describe one, and 160 us and 60 KB to make it.
+class WeightedPrimitive {
  public:
-  // attr: with scratch of the caller's. implementation: of the primitive over weights as they lie.
-  PrimitiveWeights(std::string name, MakeWithWeights make, dnnl::primitive_attr attr, std::string implementation, memory::desc plain)
-      : name_(std::move(name)), make_(std::move(make)), attr_(std::move(attr)), implementation_(std::move(implementation)), plain_(std::move(plain)) {}
+  WeightedPrimitive(WeightedCall call, MakeWithWeights make) : call_(std::move(call)), make_(std::move(make)) {
+    const dnnl::primitive_desc_base pd = make_(call_.weights, call_.attr);
+    refuse_reference(call_.name, pd);
+    implementation_ = pd.impl_info_str();
+    // Only of these every sum has one order, packed or not.
+    can_pack_ = call_.may_pack && std::string_view(implementation_).starts_with("brg:");
+    const bool is_packed = can_pack_ && packed_shapes().has(call_.weights) && has_packed();
+    const dnnl::primitive_desc_base first = is_packed ? make_(packed_, call_.attr) : pd;
+    scratch_bytes_ = static_cast<int64_t>(first.scratchpad_desc().get_size());
+    made_[is_packed] = std::make_unique<Primitive>(call_.name, over(is_packed), call_.attr, call_.arguments, first,
+                                                   std::min(thread_count(), call_.max_threads), call_.max_threads);
+  }
+
+  const WeightedCall& call() const { return call_; }
+  bool can_pack() const { return can_pack_; }
+  const memory::desc& packed() const { return packed_; }
+  int64_t scratch_bytes() const { return scratch_bytes_; }  // of the program's own
+  std::string describe() const { return call_.name + " " + implementation_; }
 
   // Whether oneDNN has a packed form that the same implementation reads.
-  bool has_packed() override {
-    if (std::exchange(is_asked_, true)) return packed_.get_size() > 0;
-    with_dnnl(name_, thread_count(), [&] {
-      const dnnl::primitive_desc_base pd = make_(memory::desc(plain_.get_dims(), plain_.get_data_type(), memory::format_tag::any), attr_);
+  bool has_packed() {
+    if (!can_pack_ || std::exchange(is_asked_, true)) return packed_.get_size() > 0;
+    with_dnnl(call_.name, thread_count(), [&] {
+      const auto any = memory::desc(call_.weights.get_dims(), call_.weights.get_data_type(), memory::format_tag::any);
+      const dnnl::primitive_desc_base pd = make_(any, call_.attr);
       const memory::desc wanted = pd.query_md(dnnl::query::exec_arg_md, DNNL_ARG_WEIGHTS);
-      if (wanted != plain_ && pd.impl_info_str() == implementation_) packed_ = wanted;
+      if (wanted != call_.weights && pd.impl_info_str() == implementation_) packed_ = wanted;
     });
     return packed_.get_size() > 0;
   }
-  uint64_t plain_bytes() const override { return plain_.get_size(); }
-  uint64_t packed_bytes() const override { return packed_.get_size(); }
-  bool is(const Form& form) const override {
-    const auto* there = dynamic_cast<const Packed*>(&form);
-    return there && there->is(plain_, packed_);
+
+  // The arguments as Primitive::run.
+  void run(bool is_packed, const Frame& frame, const std::vector<Place>& places, StorageId scratch) {
+    std::unique_ptr<Primitive>& primitive = made_[is_packed];
+    if (!primitive) primitive = std::make_unique<Primitive>(call_.name, over(is_packed), call_.attr, call_.arguments, call_.max_threads);
+    primitive->run(frame, places, scratch);
   }
-  std::shared_ptr<const Form> make(Device& device, std::byte* from) const override {
-    return std::make_shared<Packed>(device, plain_, packed_, from);
-  }
-  dnnl::primitive_desc_base over_packed(const dnnl::primitive_attr& attr) const { return make_(packed_, attr); }
 
  private:
-  const std::string name_;
+  MakePrimitive over(bool is_packed) const {
+    return [make = make_, desc = is_packed ? packed_ : call_.weights](const dnnl::primitive_attr& attr) { return make(desc, attr); };
+  }
+
+  const WeightedCall call_;
   const MakeWithWeights make_;
-  const dnnl::primitive_attr attr_;
-  const std::string implementation_;
-  const memory::desc plain_;
+  std::string implementation_;
+  bool can_pack_ = false;
+  int64_t scratch_bytes_ = 0;
   // Changed by a run, of which there is one at a time (EXE-9).
+  std::unique_ptr<Primitive> made_[2];  // over plain weights, over packed ones
   memory::desc packed_;
   bool is_asked_ = false;
 };
 
-class WeightStep final : public Step {
- public:
-  WeightStep(std::shared_ptr<const WeightChoice> choice, std::unique_ptr<Step> plain,
-             std::unique_ptr<Step> packed)
-      : choice_(std::move(choice)), plain_(std::move(plain)), packed_(std::move(packed)) {}
+namespace {
 
-  void run(const Frame& frame) const override { now().run(frame); }
-  std::string describe() const override { return now().describe() + (choice_->is_packed ? ", packed" : ""); }
+// What a primitive's weights are in a run.
+class PrimitiveWeights final : public WeightChoice {
+ public:
+  explicit PrimitiveWeights(std::shared_ptr<WeightedPrimitive> primitive) : primitive_(std::move(primitive)) {}
+
+  bool has_packed() override { return primitive_->has_packed(); }
+  uint64_t plain_bytes() const override { return plain().get_size(); }
+  uint64_t packed_bytes() const override { return packed().get_size(); }
+  bool is(const Form& form) const override {
+    const auto* there = dynamic_cast<const Packed*>(&form);
+    return there && there->is(plain(), packed());
+  }
+  std::shared_ptr<const Form> make(Device& device, std::byte* from) const override {
+    return std::make_shared<Packed>(device, plain(), packed(), from);
+  }
 
  private:
-  const Step& now() const { return choice_->is_packed ? *packed_ : *plain_; }
+  const memory::desc& plain() const { return primitive_->call().weights; }
+  const memory::desc& packed() const { return primitive_->packed(); }
+  const std::shared_ptr<WeightedPrimitive> primitive_;
+};
+
+class WeightedStep final : public Step {
+ public:
+  // choice: null if the weights lie as they lie.
+  WeightedStep(std::shared_ptr<WeightedPrimitive> primitive, std::shared_ptr<const WeightChoice> choice, const std::vector<Argument>& arguments,
+               StorageId scratch)
+      : primitive_(std::move(primitive)), choice_(std::move(choice)), scratch_(scratch) {
+    places_.reserve(arguments.size());
+    for (const Argument& a : arguments) places_.emplace_back(a.second);
+  }
+
+  void run(const Frame& frame) const override { primitive_->run(is_packed(), frame, places_, scratch_); }
+  std::string describe() const override { return primitive_->describe() + (is_packed() ? ", packed" : ""); }
+
+ private:
+  bool is_packed() const { return choice_ && choice_->is_packed; }
+  const std::shared_ptr<WeightedPrimitive> primitive_;
   const std::shared_ptr<const WeightChoice> choice_;
-  const std::unique_ptr<Step> plain_, packed_;
+  std::vector<Place> places_;
+  const StorageId scratch_;
 };
 
 }  // namespace
@@ -357,34 +457,12 @@ dnnl::primitive_attr with_scratch(dnnl::primitive_attr attr) {
   return attr;
 }
 
-// The step that runs it; `access` grows by its scratch.
-std::unique_ptr<Step> make_step(Builder& b, const std::string& name, const MakePrimitive& make,
-                                const dnnl::primitive_attr& attr, const dnnl::primitive_desc_base& pd,
-                                Access& access, int threads, int max_threads) {
-  if (is_reference(pd))
-    throw plugin::Error(LAZYT_CODE_INTERNAL, "oneDNN: " + name + " would run as " + pd.impl_info_str());
-  StorageId scratch = 0;
-  if (const auto bytes = static_cast<int64_t>(pd.scratchpad_desc().get_size()); bytes > 0) {
-    scratch = b.scratch(LAZYT_DTYPE_UINT8, {bytes}).storage;
-    access.writes.push_back(scratch);
-  }
-  auto& known = b.primitives;
-  auto made = std::make_shared<Primitive>(name, make, attr, access.all, pd, threads, max_threads);
-  const auto it = std::find_if(known.begin(), known.end(), [&](const auto& p) { return p->is(*made); });
-  if (it == known.end()) {
-    known.push_back(made);
-  } else {
-    made = *it;
-  }
-  return std::make_unique<PrimitiveStep>(std::move(made), access.all, scratch);
-}
-
-// One that is made when it first runs, with scratch of its own: for what is seldom needed.
-std::unique_ptr<Step> late_primitive(const std::string& name, const MakePrimitive& make,
-                                     const dnnl::primitive_attr& attr, const PrimitiveArguments& arguments,
-                                     int max_threads) {
-  const std::vector<Argument> all = Access(arguments).all;
-  return std::make_unique<PrimitiveStep>(std::make_shared<Primitive>(name, make, with_scratch(attr), all, max_threads), all);
+// Scratch of the program's own, if so many bytes are wanted; `access` grows by it.
+StorageId scratch_of(Builder& b, int64_t bytes, Access& access) {
+  if (bytes == 0) return 0;
+  const StorageId scratch = b.scratch(LAZYT_DTYPE_UINT8, {bytes}).storage;
+  access.writes.push_back(scratch);
+  return scratch;
 }
 
 }  // namespace
@@ -395,38 +473,37 @@ void add_primitive(Builder& b, const std::string& name, const MakePrimitive& mak
   with_dnnl(name, threads, [&] {
     const dnnl::primitive_attr scratched = with_scratch(attr);
     const dnnl::primitive_desc_base pd = make(scratched);
+    refuse_reference(name, pd);
     Access access(arguments);
-    auto step = make_step(b, name, make, scratched, pd, access, threads, max_threads);
-    b.add(std::move(step), access.reads, access.writes);
+    const StorageId scratch = scratch_of(b, static_cast<int64_t>(pd.scratchpad_desc().get_size()), access);
+    auto made = std::make_shared<Primitive>(name, make, scratched, access.all, pd, threads, max_threads);
+    const auto it = std::ranges::find_if(b.primitives, [&](const auto& p) { return p->is(*made); });
+    if (it == b.primitives.end())
+      b.primitives.push_back(made);
+    else
+      made = *it;
+    b.add(std::make_unique<PrimitiveStep>(std::move(made), access.all, scratch), access.reads, access.writes);
   });
 }
 
 void add_primitive(Builder& b, const std::string& name, const MakeWithWeights& make,
                    const dnnl::primitive_attr& attr, PrimitiveArguments arguments, const Tensor& weights,
                    const memory::desc& desc, int max_threads) {
-  const int threads = std::min(thread_count(), max_threads);
-  with_dnnl(name, threads, [&] {
-    const dnnl::primitive_attr scratched = with_scratch(attr);
-    const MakePrimitive make_plain = [=](const dnnl::primitive_attr& a) { return make(desc, a); };
-    const dnnl::primitive_desc_base pd = make_plain(scratched);
+  with_dnnl(name, std::min(thread_count(), max_threads), [&] {
     const uint32_t input = b.steady_input(weights);
-    // Only of these every sum has one order, packed or not.
-    const bool is_one_order = std::string_view(pd.impl_info_str()).starts_with("brg:");
-    Tensor plain = weights;
+    arguments.reads.emplace_back(DNNL_ARG_WEIGHTS, weights);
+    WeightedCall call{name, Access(arguments).all, desc, with_scratch(attr), max_threads, input != LAZYT_NONE};
+    auto it = std::ranges::find_if(b.weighted, [&](const auto& p) { return p->call().is(call); });
+    if (it == b.weighted.end()) it = b.weighted.insert(it, std::make_shared<WeightedPrimitive>(std::move(call), make));
+    const std::shared_ptr<WeightedPrimitive> primitive = *it;
     std::shared_ptr<PrimitiveWeights> choice;
-    if (input != LAZYT_NONE && is_one_order) {
-      choice = std::make_shared<PrimitiveWeights>(name, make, scratched, pd.impl_info_str(), desc);
-      plain = add_weights(b, weights, input, choice);
+    if (primitive->can_pack()) {
+      choice = std::make_shared<PrimitiveWeights>(primitive);
+      arguments.reads.back().second = add_weights(b, weights, input, choice);
     }
-    arguments.reads.emplace_back(DNNL_ARG_WEIGHTS, plain);
     Access access(arguments);
-    auto step = make_step(b, name, make_plain, scratched, pd, access, threads, max_threads);
-    if (choice) {
-      const MakePrimitive make_packed = [choice](const dnnl::primitive_attr& a) { return choice->over_packed(a); };
-      auto other = late_primitive(name, make_packed, attr, arguments, max_threads);
-      step = std::make_unique<WeightStep>(choice, std::move(step), std::move(other));
-    }
-    b.add(std::move(step), access.reads, access.writes);
+    const StorageId scratch = scratch_of(b, primitive->scratch_bytes(), access);
+    b.add(std::make_unique<WeightedStep>(primitive, choice, access.all, scratch), access.reads, access.writes);
   });
 }
 

@@ -68,7 +68,8 @@ void add_primitive(Builder& b, const std::string& name, const MakePrimitive& mak
 
 // The same for a primitive with weights (DNNL_ARG_WEIGHTS, not among `arguments`): they lie as `desc` says,
 // or, of an input that nothing writes and that more than one run met, packed as oneDNN wants them, in place
-// of the input's bytes. Which of the two changes no bit of a result.
+// of the input's bytes. Which of the two changes no bit of a result. The name, `desc`, attr, and the dtypes, dims and strides of
+// the arguments say all that `make` depends on.
 using MakeWithWeights = std::function<dnnl::primitive_desc_base(const dnnl::memory::desc& weights,
                                                                 const dnnl::primitive_attr& attr)>;
 void add_primitive(Builder& b, const std::string& name, const MakeWithWeights& make,

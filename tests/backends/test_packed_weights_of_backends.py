@@ -101,6 +101,19 @@ def test_layers_of_a_shape_have_weights_of_their_own():
         torch.set_num_threads(threads)
 
 
+def test_products_of_a_shape_are_scaled_apart():
+    c, a, b = (torch.randn(s) for s in ((24, 80), (24, 96), (96, 80)))
+    scales = [(1, 1), (0.5, 1), (2, 1), (0.5, 3), (1, -2), (0.5, 1), (1, 0)]
+
+    def products(device):
+        on = [t.to(device) for t in (c, a, b)]
+        return [torch.addmm(*on, alpha=alpha, beta=beta) for alpha, beta in scales]
+
+    for _ in range(3):
+        for got, want in zip([t.cpu() for t in products(DEVICE)], products("cpu"), strict=True):
+            close(got, want)
+
+
 def test_what_is_written_into_a_weight_is_seen(nets):
     eager, lazy, x = nets
     for i in range(3):

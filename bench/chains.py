@@ -23,6 +23,7 @@ os.environ["LAZYT_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
 import common  # noqa: E402
 import lazyt  # noqa: E402
 import torch  # noqa: E402
+from small_chains import cheap, dear  # noqa: E402
 from torch import Tensor  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
@@ -30,18 +31,6 @@ Candidates = dict[str, Callable[[int], float]]  # a name's: seconds of a call, o
 
 LARGE, SMALL, MANY = 1_000_000, 1_000, 50
 HUGE, FEW = 16 << 20, 4  # elements: more than caches hold
-
-
-def cheap(a: Tensor, b: Tensor) -> Tensor:
-    """10 operators of an instruction or two each."""
-    c = ((a * b + a) * 0.5 - b).relu()
-    return ((c + a) * b - c).abs() * 0.25
-
-
-def dear(a: Tensor, b: Tensor) -> Tensor:
-    """10 operators, four of them of the elementary functions."""
-    c = torch.tanh(a * b) + torch.exp(-a.abs())
-    return torch.tanh(c) * torch.exp(-c.abs()) + a
 
 
 def gate(gradient: Tensor, x: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """How much faster than eager's run recording from Python can be at most.
 
-A device whose kernels make a tensor object and do nothing else, against eager, over the chains of 1,000 elements
-of chains.py ("steps of 50" there: what lazyt takes, with the execution). What is left is Python and PyTorch.
+A device whose kernels make a tensor object and do nothing else, against eager, over the chains of 1,000
+elements of chains.py ("steps of 50" there: what lazyt takes, with the execution).
 Needs `ninja -C build bench/floor.so`.
 """
 

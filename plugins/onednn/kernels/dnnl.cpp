@@ -147,20 +147,24 @@ class Primitive {
 
 namespace {
 
+std::vector<Place> places_of(const std::vector<Argument>& arguments) {
+  std::vector<Place> places;
+  places.reserve(arguments.size());
+  for (const Argument& a : arguments) places.emplace_back(a.second);
+  return places;
+}
+
 class PrimitiveStep final : public Step {
  public:
-  PrimitiveStep(std::shared_ptr<Primitive> primitive, const std::vector<Argument>& arguments, StorageId scratch = 0)
-      : primitive_(std::move(primitive)), scratch_(scratch) {
-    places_.reserve(arguments.size());
-    for (const Argument& a : arguments) places_.emplace_back(a.second);
-  }
+  PrimitiveStep(std::shared_ptr<Primitive> primitive, const std::vector<Argument>& arguments, StorageId scratch)
+      : primitive_(std::move(primitive)), places_(places_of(arguments)), scratch_(scratch) {}
 
   void run(const Frame& frame) const override { primitive_->run(frame, places_, scratch_); }
   std::string describe() const override { return primitive_->describe(); }
 
  private:
   const std::shared_ptr<Primitive> primitive_;
-  std::vector<Place> places_;
+  const std::vector<Place> places_;
   const StorageId scratch_;
 };
 
@@ -370,10 +374,7 @@ class WeightedStep final : public Step {
   // choice: null if the weights lie as they lie.
   WeightedStep(std::shared_ptr<WeightedPrimitive> primitive, std::shared_ptr<const WeightChoice> choice, const std::vector<Argument>& arguments,
                StorageId scratch)
-      : primitive_(std::move(primitive)), choice_(std::move(choice)), scratch_(scratch) {
-    places_.reserve(arguments.size());
-    for (const Argument& a : arguments) places_.emplace_back(a.second);
-  }
+      : primitive_(std::move(primitive)), choice_(std::move(choice)), places_(places_of(arguments)), scratch_(scratch) {}
 
   void run(const Frame& frame) const override { primitive_->run(is_packed(), frame, places_, scratch_); }
   std::string describe() const override { return primitive_->describe() + (is_packed() ? ", packed" : ""); }
@@ -382,7 +383,7 @@ class WeightedStep final : public Step {
   bool is_packed() const { return choice_ && choice_->is_packed; }
   const std::shared_ptr<WeightedPrimitive> primitive_;
   const std::shared_ptr<const WeightChoice> choice_;
-  std::vector<Place> places_;
+  const std::vector<Place> places_;
   const StorageId scratch_;
 };
 

@@ -181,6 +181,8 @@ bool is_common(at::ScalarType t) {
   return (at::isFloatingType(t) && !at::isFloat8Type(t) && t != at::kFloat4_e2m1fn_x2) || t == at::kBool || t == at::kByte || t == at::kChar ||
          t == at::kShort || t == at::kInt || t == at::kLong;
 }
+// What the CPU's kernels of floating-point operators take.
+bool is_real_float(at::ScalarType t) { return t == at::kFloat || t == at::kDouble || t == at::kBFloat16 || t == at::kHalf; }
 Tensor on_meta(const Tensor& t) { return at::empty_strided(t.sizes(), t.strides(), t.options().device(at::kMeta)); }
 
 // By the function that eager's kernel asks, too.
@@ -202,7 +204,7 @@ std::optional<Stack> certain_attention(c10::ArrayRef<c10::IValue> a) {
         t->size(3) != q.size(3))
       return std::nullopt;
   const at::ScalarType dtype = q.scalar_type();
-  if (dtype != at::kFloat && dtype != at::kDouble && dtype != at::kBFloat16 && dtype != at::kHalf) return std::nullopt;
+  if (!is_real_float(dtype)) return std::nullopt;
   if (k.size(2) != v.size(2) || a[3].toDouble() != 0) return std::nullopt;
   if (a[5].isTensor()) {  // spread over what it has no dims of
     const Tensor& mask = a[5].toTensor();
@@ -216,9 +218,8 @@ std::optional<Stack> certain_attention(c10::ArrayRef<c10::IValue> a) {
 
 // Asked, PyTorch's oneDNN would compile a kernel for each shape.
 bool is_gelu(const Tensor& self, const c10::IValue& approximate) {
-  const at::ScalarType dtype = self.scalar_type();
   const auto name = approximate.toStringView();
-  return (dtype == at::kFloat || dtype == at::kDouble || dtype == at::kBFloat16 || dtype == at::kHalf) && (name == "none" || name == "tanh");
+  return is_real_float(self.scalar_type()) && (name == "none" || name == "tanh");
 }
 std::optional<Stack> certain_gelu(c10::ArrayRef<c10::IValue> a) {
   const Tensor& self = a[0].toTensor();

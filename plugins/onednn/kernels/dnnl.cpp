@@ -310,9 +310,9 @@ class WeightedPrimitive {
   int64_t scratch_bytes() const { return scratch_bytes_; }  // of the program's own
   std::string describe() const { return call_.name + " " + implementation_; }
 
-  // Whether oneDNN has a packed form that the same implementation reads.
+  // Whether oneDNN has a packed form that the same implementation reads. REQUIRES: can_pack().
   bool has_packed() {
-    if (!can_pack_ || std::exchange(is_asked_, true)) return packed_.get_size() > 0;
+    if (std::exchange(is_asked_, true)) return packed_.get_size() > 0;
     with_dnnl(call_.name, thread_count(), [&] {
       const auto any = memory::desc(call_.weights.get_dims(), call_.weights.get_data_type(), memory::format_tag::any);
       const dnnl::primitive_desc_base pd = make_(any, call_.attr);

@@ -29,6 +29,9 @@ base::Status constant_folding(ir::Graph& graph);
 // slice of slice). Nodes whose result is an output stay.
 base::Status algebraic_noops(ir::Graph& graph);
 
+// Makes one concatenation of the sum of gradients of slices (select_backward, slice_backward), with what lies between them zeros.
+base::Status slice_gradients(ir::Graph& graph);
+
 // Orders nodes for a lower peak of live bytes, by an estimate; keeps the order if it gains nothing.
 // O(n log n).
 base::Status memory_order(ir::Graph& graph);

@@ -10,6 +10,7 @@ namespace {
 
 constexpr Pass kPipeline[] = {
     {"dead_code", dead_code},
+    {"slice_gradients", slice_gradients},
     // Folding first: what becomes a constant may be equal to another. Both leave nodes that nobody reads.
     {"constant_folding", constant_folding},
     {"algebraic_noops", algebraic_noops},

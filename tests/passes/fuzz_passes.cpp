@@ -209,7 +209,7 @@ class Generator {
   void node() {
     static const std::vector<std::string> unary = {"neg", "neg", "exp", "abs", "relu", "tanh", "sigmoid", "sqrt"};
     static const std::vector<std::string> binary = {"add", "sub", "mul", "maximum"};
-    switch (random_.below(16)) {
+    switch (random_.below(17)) {
       case 0:
       case 1:
       case 2: return view(any());
@@ -310,7 +310,8 @@ class Generator {
         op("aten::mm", "", {Arg::of_value(x), Arg::of_value(y)}, meta(x).dtype, {meta(x).dims[0], meta(x).dims[0]});
         return;
       }
-      case 14: {
+      case 14: return slice_gradients(any());
+      case 15: {
         Dims d = dims();
         op("lazyt::uniform", "", {Arg::of_ints(d), fill_type(LAZYT_DTYPE_FLOAT32), Arg::of_double(0.0), Arg::of_double(1.0), Arg::of_value(seed_), Arg::of_value(offset_)},
            LAZYT_DTYPE_FLOAT32, d);
@@ -321,6 +322,38 @@ class Generator {
         ValueId c = op("aten::lt", "Tensor", {Arg::of_value(x), Arg::of_value(y)}, LAZYT_DTYPE_BOOL, meta(x).dims);
         op("aten::where", "self", {Arg::of_value(c), Arg::of_value(x), Arg::of_value(y)}, meta(x).dtype, meta(x).dims);
       }
+    }
+  }
+
+  // What autograd makes of a loop over slices of x: their gradients, added one by one.
+  void slice_gradients(ValueId x) {
+    const Dims d = meta(x).dims;
+    const DType t = meta(x).dtype;
+    if (d.empty() || base::numel(d) == 0 || t == LAZYT_DTYPE_BOOL) return;
+    const int64_t dim = random_.below(static_cast<int64_t>(d.size())), size = d[static_cast<size_t>(dim)];
+    const bool selects = random_.chance(60);
+    ValueId sum = random_.chance(40) ? x : ir::kNone;
+    for (int64_t i = 0, n = 2 + random_.below(5); i < n; i++) {
+      const int64_t start = random_.chance(60) ? i % size : random_.below(size), end = selects ? start + 1 : start + 1 + random_.below(size - start);
+      ValueId from = same_shape(x);
+      if (meta(from).dims != d) from = x;
+      Dims part = d;
+      part[static_cast<size_t>(dim)] = end - start;
+      ValueId v = op("aten::slice", "Tensor", {Arg::of_value(from), Arg::of_int(dim), Arg::of_int(start), Arg::of_int(end), Arg::of_int(1)}, t, part);
+      if (selects) {
+        part.erase(part.begin() + dim);
+        v = op("aten::reshape", "", {Arg::of_value(v), Arg::of_ints(part)}, t, part);
+        v = op("aten::select_backward", "", {Arg::of_value(v), Arg::of_ints(d), Arg::of_int(dim), Arg::of_int(start)}, t, d);
+      } else {
+        v = op("aten::slice_backward", "", {Arg::of_value(v), Arg::of_ints(d), Arg::of_int(dim), Arg::of_int(start), Arg::of_int(end), Arg::of_int(1)}, t, d);
+      }
+      if (random_.chance(90)) pool_.pop_back();  // nobody else reads it
+      const bool swapped = random_.chance(20);
+      if (sum == ir::kNone)
+        sum = v;
+      else
+        sum = op("aten::add", "Tensor", {Arg::of_value(swapped ? v : sum), Arg::of_value(swapped ? sum : v), Arg::of_int(1)}, t, d);
+      if (i + 1 < n && sum == pool_.back() && random_.chance(90)) pool_.pop_back();
     }
   }
 

@@ -2,12 +2,13 @@
 // one: eager PyTorch, and a plugin that takes the program by its word, walk over all of x for each step. What they add up to is a
 // concatenation.
 //
-// Why bits stay: an element of the sum is the slice's element and zeros, which change nothing but -0.0, and that they make 0.0, as the
-// zero does that is added to each piece. Slices that share elements are added in the order in which they were.
+// Why bits stay: an element of the sum is the slice's element and zeros, which change nothing but -0.0, and that they make 0.0, as one
+// zero does that is added in their place. Slices that share elements are added in the order in which they were.
 #include <algorithm>
 #include <optional>
 #include <unordered_map>
 
+#include "passes/layout.h"
 #include "passes/pass.h"
 #include "passes/pieces.h"
 
@@ -37,6 +38,10 @@ struct Sum {
   std::vector<Slice> slices;      // in the order in which they are added
   std::vector<NodeId> additions;  // the last one's result is the sum
 
+  // Whether each element meets a zero of another slice.
+  bool meets_zeros() const {
+    return std::ranges::any_of(slices, [&](const Slice& s) { return !s.is_place_of(slices.front()); });
+  }
   // Sums are rounded in the order of the program: what is added to a prefix must be one slice for each place.
   bool takes(const Slice& s) const {
     return std::ranges::all_of(slices, [&](const Slice& o) { return s.is_apart_from(o) || (prefix == kNone && s.is_place_of(o)); });
@@ -45,9 +50,10 @@ struct Sum {
 
 class SliceGradients {
  public:
-  explicit SliceGradients(const ir::Graph& graph) : g_(graph), readers_(graph.values.size(), 0) {
+  explicit SliceGradients(const ir::Graph& graph) : g_(graph), readers_(graph.values.size(), 0), pointwise_readers_(graph.values.size(), 0) {
     for (const Node& n : g_.nodes)
-      for (const Arg& a : n.args) ir::for_each_value(a, [&](ValueId v) { ++readers_[v]; });
+      for (const Arg& a : n.args)
+        ir::for_each_value(a, [&, pointwise = is_pointwise(n)](ValueId v) { ++readers_[v], pointwise_readers_[v] += pointwise; });
     for (const ir::Output& out : g_.outputs) readers_[out.value] += 2;  // it must be there
   }
 
@@ -56,13 +62,12 @@ class SliceGradients {
     for (NodeId n = 0; n < g_.nodes.size(); n++) note(n);
     std::unordered_map<NodeId, const Sum*> ends;
     std::vector<bool> is_within(g_.nodes.size(), false);
-    std::unordered_map<NodeId, bool> pieces;  // whether zero is added
+    std::unordered_map<NodeId, bool> pieces;  // whether the zero is added to it
     for (const auto& [value, sum] : sums_) {
       if (sum.slices.size() < 2) continue;
       ends[sum.additions.back()] = &sum;
       for (NodeId n : sum.additions) is_within[n] = true;
-      const bool meets_zeros = std::ranges::any_of(sum.slices, [&](const Slice& s) { return !s.is_place_of(sum.slices.front()); });
-      for (const Slice& s : sum.slices) pieces[s.node] = meets_zeros && std::ranges::count_if(sum.slices, [&](const Slice& o) { return o.is_place_of(s); }) == 1;
+      for (const Slice& s : sum.slices) pieces[s.node] = sum.meets_zeros() && !zero_comes_last(sum, value) && is_alone(s, sum);
     }
     if (ends.empty()) return std::nullopt;
     Rewriter rewriter(g_);
@@ -70,7 +75,7 @@ class SliceGradients {
       if (const auto piece = pieces.find(n); piece != pieces.end())
         rewriter.map[g_.nodes[n].first_result] = piece_of(rewriter, *slice_of(n), piece->second);
       else if (const auto end = ends.find(n); end != ends.end())
-        rewriter.map[g_.nodes[n].first_result] = concatenation(rewriter, g_.nodes[n], *end->second);
+        rewriter.map[g_.nodes[n].first_result] = concatenation(rewriter, n, *end->second);
       else if (!is_within[n])
         rewriter.copy(n);
     }
@@ -132,6 +137,14 @@ class SliceGradients {
     sums_[node.first_result] = std::move(sum);
   }
 
+  // The zero is added where a kernel walks over the elements anyhow: behind the sum, or by those that make the pieces.
+  bool zero_comes_last(const Sum& sum, ValueId value) const {
+    return sum.prefix != kNone || (readers_[value] > 0 && readers_[value] == pointwise_readers_[value]);
+  }
+  static bool is_alone(const Slice& s, const Sum& sum) {
+    return std::ranges::count_if(sum.slices, [&](const Slice& o) { return o.is_place_of(s); }) == 1;
+  }
+
   static ValueId piece_of(Rewriter& rewriter, const Slice& s, bool with_zero) {
     const Node& node = rewriter.from.nodes[s.node];
     Pieces p(rewriter, node);
@@ -140,14 +153,15 @@ class SliceGradients {
     return node.name == "aten::select_backward" ? p.with_one(v, s.dim) : v;
   }
 
-  static ValueId concatenation(Rewriter& rewriter, const Node& node, const Sum& sum) {
-    Pieces p(rewriter, node);
+  ValueId concatenation(Rewriter& rewriter, NodeId n, const Sum& sum) const {
+    Pieces p(rewriter, g_.nodes[n]);
     const base::Dims& dims = p.result().dims;
     const base::DType dtype = p.result().dtype;
     const auto piece = [&](const Slice& s) { return rewriter.map[rewriter.from.nodes[s.node].first_result]; };
     std::vector<Slice> sorted = sum.slices;
     std::ranges::stable_sort(sorted, {}, &Slice::start);
     const size_t dim = sorted.front().dim;
+    const bool adds_zero = sum.meets_zeros() && is_float(dtype), last = zero_comes_last(sum, g_.nodes[n].first_result);
     std::vector<ValueId> parts;
     int64_t place = 0;
     const auto zeros_to = [&](int64_t end) {
@@ -161,18 +175,18 @@ class SliceGradients {
       ValueId v = piece(sorted[i]);
       size_t next = i + 1;
       for (; next < sorted.size() && sorted[next].is_place_of(sorted[i]); next++) v = p.add(v, piece(sorted[next]));
-      if (next > i + 1 && next - i < sorted.size() && is_float(dtype)) v = p.plus(v, 0.0);
-      parts.push_back(v);
+      parts.push_back(next > i + 1 && adds_zero && !last ? p.plus(v, 0.0) : v);
       place = sorted[i].end;
       i = next;
     }
     zeros_to(dims[dim]);
-    const ValueId all = p.cat(parts, dim);
-    return sum.prefix == kNone ? all : p.add(rewriter.map[sum.prefix], all);
+    ValueId all = p.cat(parts, dim);
+    if (sum.prefix != kNone) all = p.add(rewriter.map[sum.prefix], all);
+    return adds_zero && last ? p.plus(all, 0.0) : all;
   }
 
   const ir::Graph& g_;
-  std::vector<uint32_t> readers_;          // by value
+  std::vector<uint32_t> readers_, pointwise_readers_;  // by value
   std::unordered_map<ValueId, Sum> sums_;  // by the value that they are
 };
 

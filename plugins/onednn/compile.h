@@ -130,13 +130,14 @@ class Builder final : public toolkit::Builder {
 
   // reads_in_place: storages that the step also only reads, each element before it writes the same element (same dims,
   // strides and offset) of every storage it writes.
+  // moves: as in toolkit::Builder::Access.
   void add(std::unique_ptr<Step> step, const std::vector<StorageId>& reads, const std::vector<StorageId>& writes,
-           const std::vector<StorageId>& reads_in_place = {}) {
+           const std::vector<StorageId>& reads_in_place = {}, bool moves = false) {
     for (const auto* list : {&reads, &reads_in_place})
       for (StorageId s : *list)
         if (s < exe_.reads_bytes.size()) exe_.reads_bytes[s] = true;  // inputs are the first storages
     exe_.steps.push_back(std::move(step));
-    note_step({reads, writes, reads_in_place});
+    note_step({reads, writes, reads_in_place, moves});
   }
   // input: one that nothing writes (steady_input).
   Tensor add_kept(std::unique_ptr<Kept> what, uint32_t input) {
@@ -164,6 +165,12 @@ class Builder final : public toolkit::Builder {
     writes.push_back(out.storage);
     add(std::make_unique<FunctionStep<const char*, F>>(name, std::move(f)), beside, writes, in_place);
   }
+  // A copy to where elements lie alike, if f does nothing for the same bytes.
+  template <class F>
+  void add_move(const char* name, StorageId from, StorageId to, F f) {
+    add(std::make_unique<FunctionStep<const char*, F>>(name, std::move(f)), {}, {to}, {from}, true);
+  }
+  using toolkit::Builder::may_lie_on;
 
  private:
   toolkit::Role role_of(const lazyt_node_t& node) override;

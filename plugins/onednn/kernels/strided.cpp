@@ -134,12 +134,17 @@ LAZYT_CLONES void copy_rows(std::byte* dst, int64_t dst_row, const std::byte* sr
 
 void lower_strided_copy(Builder& b, const Tensor& src, const Tensor& dst) {
   if (dst.count() == 0) return;
-  b.add("copy", {src.storage}, {dst.storage}, [p = plan_of(src, dst), element = dst.element(), from = Place(src), to = Place(dst)](const Frame& frame) {
+  const auto copy = [p = plan_of(src, dst), element = dst.element(), from = Place(src), to = Place(dst)](const Frame& frame) {
+    if (frame.at<std::byte>(from) == frame.at<std::byte>(to)) return;
     with_bytes(element, [&](auto tag) {
       using T = typename decltype(tag)::type;
       run<T>(frame, p, frame.at<T>(from), frame.at<T>(to));
     });
-  });
+  };
+  if (b.may_lie_on(src, dst, {}))
+    b.add_move("copy", src.storage, dst.storage, copy);
+  else
+    b.add("copy", {src.storage}, {dst.storage}, copy);
 }
 
 }  // namespace lazyt::onednn

@@ -342,6 +342,9 @@ class Builder {
     // That the step also only reads, each element before it writes the same element (same dims, strides and offset) of
     // every storage it writes.
     std::vector<StorageId> reads_in_place;
+    // The step copies what it reads in place to what it writes, and does nothing where they are the same bytes: a write to a part of
+    // a tensor whose content before nobody reads is no more than that. As reuses_operands() for all steps.
+    bool moves = false;
     // Not 0: steps of the same number write different elements of what they both write, in any order (write_beside).
     uint32_t beside = 0;
   };
@@ -544,13 +547,15 @@ class Builder {
   std::vector<StorageId> find_heirs(const std::vector<Life>& lives) const {
     std::vector<StorageId> lies_on(plan_.storages.size());
     for (StorageId s = 0; s < lies_on.size(); ++s) lies_on[s] = s;
-    if (!reuses_operands()) return lies_on;
+    const auto takes = [&](const Access& access) { return access.moves || reuses_operands(); };
+    if (std::none_of(accesses_.begin(), accesses_.end(), takes)) return lies_on;
     std::vector<uint32_t> uses_at_death(plan_.storages.size(), 0);
     for (size_t i = 0; i < accesses_.size(); ++i)
       for (const auto* list : {&accesses_[i].reads, &accesses_[i].reads_in_place, &accesses_[i].writes})
         for (StorageId s : *list) uses_at_death[s] += positions_[i] == lives[s].last;
     std::vector<bool> given(plan_.storages.size(), false);
     for (size_t i = 0; i < accesses_.size(); ++i) {
+      if (!takes(accesses_[i])) continue;
       for (StorageId to : accesses_[i].writes) {
         if (plan_.storages[to].kind != Plan::Piece::kArena || lives[to].first != positions_[i] || lies_on[to] != to) continue;
         for (StorageId from : accesses_[i].reads_in_place) {

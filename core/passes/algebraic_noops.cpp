@@ -118,10 +118,32 @@ class Noops {
     return Range{dim, std::min(first, dims[d]), result_meta(n).dims[d]};
   }
 
+  // What a write of step 1 to a part takes.
+  std::optional<Range> written_by(const Node& n) const {
+    if (n.name != "aten::slice_scatter" || n.args.size() != 6 || n.args[1].kind != LAZYT_ARG_VALUE || n.args[2].kind != LAZYT_ARG_INT || !is_int(n.args[5], 1))
+      return std::nullopt;
+    const Arg& start = n.args[3];
+    const int64_t first = start.kind == LAZYT_ARG_INT ? start.i : 0;
+    const auto d = static_cast<size_t>(n.args[2].i);
+    if ((start.kind != LAZYT_ARG_NONE && start.kind != LAZYT_ARG_INT) || first < 0 || d >= result_meta(n).dims.size()) return std::nullopt;
+    return Range{n.args[2].i, std::min(first, result_meta(n).dims[d]), meta(n.args[1].value).dims[d]};
+  }
+  // Of a part of a tensor that parts have been written to: the tensor before all writes behind which the part is as it was.
+  ValueId unwritten(ValueId x, const Range& part) const {
+    for (const Node* n = producer(x); n && plain(x); n = producer(x)) {
+      const auto written = written_by(*n);
+      if (!written || written->dim != part.dim || !plain(n->args[0].value)) break;
+      if (written->start < part.start + part.length && part.start < written->start + written->length) break;
+      x = n->args[0].value;
+    }
+    return x;
+  }
+
   // Two moves of bytes become one.
   void shorten(Node& node) {
+    if (operand(node) == kNone) return;
+    if (const auto part = range_of(node)) node.args[0].value = unwritten(operand(node), *part);
     const ValueId x = operand(node);
-    if (x == kNone) return;
     const Node* inner = producer(x);
     if (!inner || inner->result_count != 1) return;
     const ValueId y = operand(*inner);
@@ -203,8 +225,14 @@ class Noops {
     return kNone;
   }
 
-  // A write over all of an operand is what was written.
+  // A write over all of an operand is what was written; of a part over itself, nothing.
   ValueId overwritten(const Node& n) const {
+    if (const auto written = written_by(n)) {
+      const ValueId x = n.args[0].value;
+      const Node* inner = producer(n.args[1].value);
+      const auto read = inner && operand(*inner) == x ? range_of(*inner) : std::nullopt;
+      if (read && read->dim == written->dim && read->start == written->start && meta(n.args[1].value).dtype == meta(x).dtype && plain(x)) return x;
+    }
     if (n.args.size() < 2 || n.args[1].kind != LAZYT_ARG_VALUE) return kNone;
     const ValueId x = n.args[0].value, source = n.args[1].value;
     const ir::Meta& to = result_meta(n);

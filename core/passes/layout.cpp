@@ -22,7 +22,8 @@ Layout of_meta(const ir::Meta& m) {
 bool makes_plain(const ir::Node& node) {
   static const Names& names = *new Names{"aten::full",   "aten::zeros",  "aten::ones", "aten::eye",
                               "aten::arange", "aten::linspace", "aten::scalar_tensor",
-                              "aten::mm",     "aten::addmm",  "aten::bmm"};
+                              "aten::mm",     "aten::addmm",  "aten::bmm",
+                              "aten::slice_backward", "aten::select_backward"};
   return names.contains(node.name);
 }
 
@@ -66,6 +67,8 @@ Layout of_node(const ir::Graph& graph, const ir::Node& node, const std::vector<L
         return Layout::kDense;
     }
   }
+  if (node.name == "aten::slice_scatter" && node.args[0].kind == LAZYT_ARG_VALUE)  // a clone of its operand, whatever is written there
+    return known[node.args[0].value] == Layout::kPlain ? Layout::kPlain : Layout::kUnknown;
   if (is_view(node.name)) {
     if (!keeps_dense(node) || node.result_count != 1) return Layout::kUnknown;
     // A transpose that moves nothing but dims of one element would be plain still; it is rare.

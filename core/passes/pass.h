@@ -26,7 +26,7 @@ base::Status constant_folding(ir::Graph& graph);
 
 // Lets readers of a node that changes nothing read its operand (a reshape to the same shape, a copy that
 // lies the same, times one), and makes one of two moves of bytes (reshape of reshape, permute of permute,
-// slice of slice). Nodes whose result is an output stay.
+// slice of slice; slice of what was written elsewhere). Nodes whose result is an output stay.
 base::Status algebraic_noops(ir::Graph& graph);
 
 // Makes one concatenation of the sum of gradients of slices (select_backward, slice_backward), with what lies between them zeros.

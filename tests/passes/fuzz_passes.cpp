@@ -280,7 +280,7 @@ class Generator {
         const Dims d = meta(x).dims;
         if (d.empty()) return;
         const int64_t dim = random_.below(static_cast<int64_t>(d.size())), size = d[static_cast<size_t>(dim)];
-        const int64_t start = random_.chance(50) ? 0 : random_.below(size + 1), end = random_.chance(60) ? size : start;
+        const int64_t start = random_.chance(50) ? 0 : random_.below(size + 1), end = random_.chance(40) ? size : start + random_.below(size - start + 1);
         ValueId source = x;
         Dims part = d;
         part[static_cast<size_t>(dim)] = end - start;
@@ -289,7 +289,17 @@ class Generator {
                       meta(x).dtype, part);
         else if (ValueId y = same_shape(x); meta(y).dims == d)
           source = y;
-        op("aten::slice_scatter", "", {Arg::of_value(x), Arg::of_value(source), Arg::of_int(dim), Arg::of_int(start), Arg::of_int(end), Arg::of_int(1)},
+        const ValueId written =
+            op("aten::slice_scatter", "", {Arg::of_value(x), Arg::of_value(source), Arg::of_int(dim), Arg::of_int(start), Arg::of_int(end), Arg::of_int(1)},
+               meta(x).dtype, d);
+        if (random_.chance(40)) return;  // else a part is read, and perhaps written where it was
+        const int64_t first = random_.chance(30) ? start : random_.below(size + 1), last = first + random_.below(size - first + 1);
+        part[static_cast<size_t>(dim)] = last - first;
+        const ValueId read = op("aten::slice", "Tensor", {Arg::of_value(written), Arg::of_int(dim), Arg::of_int(first), Arg::of_int(last), Arg::of_int(1)},
+                                meta(x).dtype, part);
+        if (random_.chance(50)) return;
+        const int64_t back = random_.chance(70) ? first : 0;
+        op("aten::slice_scatter", "", {Arg::of_value(written), Arg::of_value(read), Arg::of_int(dim), Arg::of_int(back), Arg::of_int(back + last - first), Arg::of_int(1)},
            meta(x).dtype, d);
         return;
       }

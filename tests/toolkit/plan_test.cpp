@@ -1,6 +1,7 @@
 // A backend over plan.hpp whose steps are text: "s5 = neg s0", storages by number, * for one read in place.
 #include "lazyt/toolkit/plan.hpp"
 
+#include "lazyt/toolkit/moves.hpp"
 #include "lazyt/toolkit/operators.hpp"
 #include "program_text.h"
 
@@ -51,6 +52,7 @@ class TextBuilder final : public Builder {
  public:
   TextBuilder(Plan& plan, const plugin::ProgramView& program) : Builder(plan, program, "text", 64) {
     add_common<TextKernel>(operators_);
+    add_moves(operators_);
     operators_.add(LAZYT_OP_MM, {Role::kOpaque, accept_floats, [](TextBuilder& b, const lazyt_node_t& node) {
                                    std::vector<StorageId> reads;
                                    for (const lazyt_arg_t& a : b.program.args(node)) reads.push_back(b.dense(value_of(a)).storage);
@@ -58,16 +60,21 @@ class TextBuilder final : public Builder {
                                  }});
   }
   void add(std::string text, const std::vector<StorageId>& reads, const std::vector<StorageId>& writes,
-           const std::vector<StorageId>& in_place = {}) {
+           const std::vector<StorageId>& in_place = {}, bool moves = false) {
     std::string line;
     for (StorageId s : writes) line += "s" + std::to_string(s) + " ";
     line += "= " + text;
     for (StorageId s : reads) line += " s" + std::to_string(s);
     for (StorageId s : in_place) line += " s" + std::to_string(s) + "*";
     steps.push_back(line);
-    note_step({reads, writes, in_place});
+    note_step({reads, writes, in_place, moves});
   }
-  void copy(const Tensor& src, const Tensor& dst) override { add("copy", {src.storage}, {dst.storage}); }
+  void copy(const Tensor& src, const Tensor& dst) override {
+    if (may_lie_on(src, dst, {}))
+      add("copy", {}, {dst.storage}, {src.storage}, true);
+    else
+      add("copy", {src.storage}, {dst.storage});
+  }
   void fill(const Tensor& dst, Number) override { add("fill", {}, {dst.storage}); }
   using Builder::may_lie_on;
 
@@ -133,17 +140,17 @@ TEST(Plan, WhatAnOutputShowsUnderOtherDimsIsMadeThere) {
   EXPECT_EQ(Built(body + "  return %3\n}\n").steps, (Steps{"s1 = mm s0 s0"}));
   EXPECT_EQ(Built(body + "  %4 = aten::mm(%1, %0) : f32[4,4]\n  return %3, %4\n}\n").steps, (Steps{"s1 = mm s0 s0", "s2 = mm s1 s0"}));
   // One place for two outputs: the other is a copy.
-  EXPECT_EQ(Built(body + "  return %1, %3\n}\n").steps, (Steps{"s1 = mm s0 s0", "s2 = copy s1"}));
+  EXPECT_EQ(Built(body + "  return %1, %3\n}\n").steps, (Steps{"s1 = mm s0 s0", "s2 = copy s1*"}));
 }
 
 TEST(Plan, WhatAnOutputShowsInPartOrInAnotherOrderIsCopied) {
   const std::string body = "program(%0: f32[4,4]) {\n  %1 = aten::mm(%0, %0) : f32[4,4]\n";
-  EXPECT_EQ(Built(body + "  %2 = aten::t(%1) : f32[4,4]\n  return %2\n}\n").steps, (Steps{"s2 = mm s0 s0", "s1 = copy s2"}));
-  EXPECT_EQ(Built(body + "  %2 = aten::select.int(%1, 0, 0) : f32[4]\n  return %2\n}\n").steps, (Steps{"s2 = mm s0 s0", "s1 = copy s2"}));
+  EXPECT_EQ(Built(body + "  %2 = aten::t(%1) : f32[4,4]\n  return %2\n}\n").steps, (Steps{"s2 = mm s0 s0", "s1 = copy s2*"}));
+  EXPECT_EQ(Built(body + "  %2 = aten::select.int(%1, 0, 0) : f32[4]\n  return %2\n}\n").steps, (Steps{"s2 = mm s0 s0", "s1 = copy s2*"}));
   // A value that lies by columns is made so, and its elements in a row are no bytes of it.
   const Built turned("program(%0: f32[4,4]{1,4}) {\n  %1 = aten::neg(%0) : f32[4,4]{1,4}\n  %2 = aten::reshape(%1, ints[1,4,4]) : f32[1,4,4]\n  return %2\n}\n");
   ASSERT_EQ(turned.steps.size(), 2u);
-  EXPECT_EQ(turned.steps.back(), "s1 = copy s2");
+  EXPECT_EQ(turned.steps.back(), "s1 = copy s2*");
 }
 
 TEST(Plan, AReductionOfAnotherWalkIsAStepOfItsOwn) {
@@ -182,6 +189,33 @@ TEST(Plan, AnOperandThatAStepRunningBesideReadsKeepsItsBytes) {
   EXPECT_EQ(Built(body, true, true).plan.arena_bytes, 3u * 16 * 16 * 4);
 }
 
+// A row is written, and what reads `read` comes later.
+std::string written(const std::string& read) {
+  return "program(%0: f32[16,16], %1: f32[1,16]) {\n  %2 = aten::mm(%0, %0) : f32[16,16]\n"
+         "  %3 = aten::slice_scatter(%2, %1, 0, 3, 4, 1) : f32[16,16]\n  %4 = aten::slice_scatter(%3, %1, 0, 4, 5, 1) : f32[16,16]\n"
+         "  %5 = aten::mm(%4, " + read + ") : f32[16,16]\n  return %5\n}\n";
+}
+
+TEST(Plan, AWriteToAPartOfWhatDiesThereCopiesNoMore) {
+  const Built built(written("%0"));
+  EXPECT_EQ(built.plan.arena_bytes, 1u * 16 * 16 * 4);
+  EXPECT_EQ(built.steps[1], "s4 = copy s3*");
+  EXPECT_EQ(built.plan.storages[4].offset, built.plan.storages[3].offset);
+}
+
+TEST(Plan, AWriteToAPartOfWhatIsReadLaterCopiesAll) {
+  const Built built(written("%2"));
+  EXPECT_EQ(built.plan.arena_bytes, 2u * 16 * 16 * 4);
+  EXPECT_NE(built.plan.storages[4].offset, built.plan.storages[3].offset);
+  EXPECT_EQ(built.plan.storages[5].offset, built.plan.storages[4].offset);
+}
+
+TEST(Plan, AWriteToAPartOfADonorIsMadeOnIt) {
+  const Built built("program(%0: f32[16,16] donate, %1: f32[1,16]) {\n  %2 = aten::slice_scatter(%0, %1, 0, 3, 4, 1) : f32[16,16]\n  return %2 <- %0\n}\n");
+  EXPECT_EQ(built.steps, (Steps{"s2 = copy s0*", "s2 = copy s1"}));
+  EXPECT_EQ(built.plan.storages[2].kind, Plan::Piece::kOutput);
+}
+
 TEST(Plan, AnOutputLiesOnItsDonorWhenOnlyItsOwnStepReadsThat) {
   const Built built("program(%0: f32[8] donate) {\n  %1 = aten::neg(%0) : f32[8]\n  return %1 <- %0\n}\n");
   EXPECT_EQ(built.steps, (Steps{"s1 = kernel s0*"}));
@@ -215,7 +249,7 @@ TEST(Plan, StepsThatRunTogetherMayNotWriteWhatTheOtherReads) {
 }
 
 TEST(Plan, AnInputThatIsAnOutputIsCopied) {
-  EXPECT_EQ(Built("program(%0: f32[8]) {\n  return %0\n}\n").steps, (Steps{"s1 = copy s0"}));
+  EXPECT_EQ(Built("program(%0: f32[8]) {\n  return %0\n}\n").steps, (Steps{"s1 = copy s0*"}));
 }
 
 TEST(Plan, AHostScalarThatIsAnOutputIsFilledIn) {

@@ -1,6 +1,7 @@
 """Loops over the places of a sequence, as users write them, against eager at two lengths, one thread.
 
-Where each step makes a gradient of the whole sequence, eager takes time in proportion to the square of its length.
+Where each step makes a gradient of the whole sequence, eager takes time in proportion to the square of the
+length.
 """
 
 import argparse
@@ -104,8 +105,8 @@ def main() -> None:
                 row.append(common.medians(common.interleaved(steps, ARGS.rounds)))
             results[name] = dict(zip(LENGTHS, row, strict=True))
             numbers = "".join(
-                f"   {length:>4}: {m['eager'] * 1e3:>7.2f} {m['lazyt'] * 1e3:>7.2f} ms, {m['eager'] / m['lazyt']:>5.2f} x"
-                for length, m in results[name].items()
+                f"   {n:>4}: {m['eager'] * 1e3:>7.2f} {m['lazyt'] * 1e3:>7.2f} ms, {m['eager'] / m['lazyt']:>5.2f} x"
+                for n, m in results[name].items()
             )
             print(f"{name:<30}{numbers}", flush=True)
     common.write_json(ARGS.json, results)

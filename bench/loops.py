@@ -50,6 +50,13 @@ def fills(x: Tensor, w: Tensor) -> Tensor:
     return y
 
 
+def fills_from_two_before(x: Tensor, w: Tensor) -> Tensor:
+    y = x * 1
+    for t in range(2, x.shape[1]):
+        y[:, t] = y[:, t - 1] * 0.5 + y[:, t - 2] * w
+    return y
+
+
 def adds(x: Tensor, w: Tensor) -> Tensor:
     y = x * 1
     for t in range(x.shape[1]):
@@ -91,7 +98,7 @@ def main() -> None:
     torch.set_num_threads(1)
     print(common.header(backend=lazyt.backend()["name"]))
     results = {}
-    for function in (reads, reads_neighbours, fills, adds, grows):
+    for function in (reads, reads_neighbours, fills, fills_from_two_before, adds, grows):
         for train in (False, True):
             name = f"{function.__name__}, {'training' if train else 'inference'}"
             if not any(part in name for part in ARGS.only.split(";")):
@@ -105,8 +112,8 @@ def main() -> None:
                 row.append(common.medians(common.interleaved(steps, ARGS.rounds)))
             results[name] = dict(zip(LENGTHS, row, strict=True))
             numbers = "".join(
-                f"   {n:>4}: {m['eager'] * 1e3:>7.2f} {m['lazyt'] * 1e3:>7.2f} ms, {m['eager'] / m['lazyt']:>5.2f} x"
-                for n, m in results[name].items()
+                f"   {n:>4}: {e * 1e3:>7.2f} {z * 1e3:>7.2f} ms, {e / z:>5.2f} x"
+                for n, e, z in ((n, m["eager"], m["lazyt"]) for n, m in results[name].items())
             )
             print(f"{name:<30}{numbers}", flush=True)
     common.write_json(ARGS.json, results)

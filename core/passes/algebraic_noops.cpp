@@ -128,15 +128,18 @@ class Noops {
     if ((start.kind != LAZYT_ARG_NONE && start.kind != LAZYT_ARG_INT) || first < 0 || d >= result_meta(n).dims.size()) return std::nullopt;
     return Range{n.args[2].i, std::min(first, result_meta(n).dims[d]), meta(n.args[1].value).dims[d]};
   }
-  // Of a part of a tensor that parts have been written to: the tensor before all writes behind which the part is as it was.
+  // Of a part of a tensor that other parts have been written to: the tensor before all of the writes, else x. Between two of them
+  // nothing is read: what a write begins with could not lie where it was.
   ValueId unwritten(ValueId x, const Range& part) const {
-    for (const Node* n = producer(x); n && plain(x); n = producer(x)) {
+    ValueId v = x;
+    for (const Node* n = producer(v); n; n = producer(v)) {
       const auto written = written_by(*n);
-      if (!written || written->dim != part.dim || !plain(n->args[0].value)) break;
-      if (written->start < part.start + part.length && part.start < written->start + written->length) break;
-      x = n->args[0].value;
+      if (!written) break;
+      const bool meets = written->start < part.start + part.length && part.start < written->start + written->length;
+      if (written->dim != part.dim || meets || !plain(v) || !plain(n->args[0].value)) return x;
+      v = n->args[0].value;
     }
-    return x;
+    return v;
   }
 
   // Two moves of bytes become one.

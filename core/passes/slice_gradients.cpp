@@ -91,7 +91,7 @@ class SliceGradients {
     const bool selects = node.name == "aten::select_backward";
     if (!selects && node.name != "aten::slice_backward") return std::nullopt;
     const ir::Meta& to = meta(node.first_result);
-    if (!(is_float(to.dtype) || is_integral(to.dtype)) || !to.is_contiguous()) return std::nullopt;
+    if (!(is_float(to.dtype) || is_integral(to.dtype)) || !base::is_countable(to.dims) || !to.is_contiguous()) return std::nullopt;
     const auto number = [&](size_t i) { return node.args.at(i).kind == LAZYT_ARG_INT ? std::optional(node.args[i].i) : std::nullopt; };
     const auto axis = number(2), first = number(3);
     if (!axis || !first) return std::nullopt;

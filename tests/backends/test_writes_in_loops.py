@@ -33,6 +33,14 @@ def read_before_written(x, w):
     return torch.cat([b.reshape(-1) for b in before] + [y.reshape(-1)])
 
 
+def second_order(x, w):
+    """Without gradients: it writes over what they need."""
+    y = x * 1
+    for t in range(2, x.shape[1]):
+        y[:, t] = y[:, t - 1] * 0.5 + y[:, t - 2] * w
+    return y
+
+
 def both_kept(x, w):
     y = x + w[:, None]
     z = y.clone()
@@ -65,7 +73,7 @@ def operands(device, dtype=torch.float32):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("function", [*FUNCTIONS, own_place])
+@pytest.mark.parametrize("function", [*FUNCTIONS, second_order, own_place])
 def test_what_a_loop_writes_is_eagers(function, dtype):
     want_operands, got_operands = operands("cpu", dtype), operands("lazyt", dtype)
     for _ in range(3):  # recorded, compiled, followed

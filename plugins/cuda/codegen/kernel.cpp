@@ -414,6 +414,11 @@ class KernelText {
     return 1;
   }
 
+  // A copy, bit by bit.
+  bool only_moves() const {
+    return k_.loads_.size() == 1 && k_.stores_.size() == 1 && k_.stores_[0].reg == k_.loads_[0].reg && k_.stores_[0].tensor.dtype == k_.loads_[0].tensor.dtype;
+  }
+
   void pointwise(Builder& b) {
     const int64_t count = walk_.count(0, walk_.loops.dims.size());
     if (count == 0) return;
@@ -439,7 +444,7 @@ class KernelText {
     const std::string i = count < (int64_t{1} << 30) ? "int" : "long long", v = std::to_string(pack);
     std::string body = head();
     body += "const " + i + " n = " + (all_linear ? "(" + i + ")" + word(Word::integer(count)) : std::to_string(count)) + ";\n";
-    std::string aligned, load, compute, store;
+    std::string aligned, load, compute, store, from, to;
     auto at = [&](const Dims& strides) { return all_linear ? std::string("i") : place(strides); };
     for (size_t j = 0; j < k_.loads_.size(); ++j) {
       const auto& l = k_.loads_[j];
@@ -449,7 +454,7 @@ class KernelText {
         load += declare(l.reg, "lazyt_load(" + p + ", " + at(strides_of_load(j)) + ")");
         continue;
       }
-      aligned += " | " + last_word();
+      aligned += " | " + (from = last_word());
       load += "const auto " + name + " = lazyt_take<" + v + ">(" + p + " + " + at(strides_of_load(j)) + ", n - i, whole);\n";
       compute += declare(l.reg, "lazyt_load(" + name + ".v, j)");
     }
@@ -477,11 +482,12 @@ class KernelText {
     for (size_t j = 0; j < k_.stores_.size(); ++j) {
       const auto& s = k_.stores_[j];
       const std::string p = pointer(s.tensor, false), name = "q" + std::to_string(j);
-      aligned += " | " + last_word();
+      aligned += " | " + (to = last_word());
       load += "lazyt_pack<" + memory_type(s.tensor.dtype) + ", " + v + "> " + name + ";\n";
       compute += "lazyt_store(" + name + ".v, j, " + reg(s.reg) + ");\n";
       store += "lazyt_put(" + p + " + " + at(strides_of_store(j)) + ", " + name + ", n - i, whole);\n";
     }
+    if (only_moves() && !in_place.empty() && !from.empty()) body += "if (" + from + " == " + to + ") return;\n";  // there already
     body += "const bool aligned = ((0" + aligned + ") & 15) == 0;\n";
     body += "for (" + i + " i = ((" + i + ")block * " + std::to_string(kThreads) + " + (int)threadIdx.x) * " + v + "; i < n; i += (" +
             i + ")blocks * " + std::to_string(kThreads * pack) + ") {\n" +

@@ -7,6 +7,7 @@
 
 #include "passes/layout.h"
 #include "passes/pass.h"
+#include "passes/pieces.h"
 
 namespace lazyt::passes {
 
@@ -25,7 +26,6 @@ bool is_number(const Arg& a) { return a.kind == LAZYT_ARG_INT || a.kind == LAZYT
 bool is_signed_integral(base::DType d) {
   return d == LAZYT_DTYPE_INT8 || d == LAZYT_DTYPE_INT16 || d == LAZYT_DTYPE_INT32 || d == LAZYT_DTYPE_INT64;
 }
-bool is_integral(base::DType d) { return d >= LAZYT_DTYPE_UINT8 && d <= LAZYT_DTYPE_INT64; }
 // Every value of `from` is one of `to`: there and back changes nothing.
 bool holds(base::DType to, base::DType from) {
   if (from == LAZYT_DTYPE_BOOL) return is_integral(to);
@@ -104,29 +104,24 @@ class Noops {
   struct Range {
     int64_t dim, start, length;
   };
-  // A slice of step 1.
-  std::optional<Range> range_of(const Node& n) const {
-    if (n.name != "aten::slice" || n.args.size() != 5 || n.args[1].kind != LAZYT_ARG_INT || !is_int(n.args[4], 1))
-      return std::nullopt;
-    const Arg& start = n.args[2];
+  // The part, of step 1, that args from `first` on (dim, start, end, step) name in `whole`, and that is as long as `part`.
+  static std::optional<Range> range(const Node& n, size_t first, const Dims& whole, const Dims& part) {
+    const Arg &dim = n.args[first], &start = n.args[first + 1];
+    if (dim.kind != LAZYT_ARG_INT || !is_int(n.args[first + 3], 1)) return std::nullopt;
     if (start.kind != LAZYT_ARG_NONE && start.kind != LAZYT_ARG_INT) return std::nullopt;
-    const Dims& dims = meta(operand(n)).dims;
-    const int64_t dim = n.args[1].i;
-    const int64_t first = start.kind == LAZYT_ARG_INT ? start.i : 0;
-    if (dim >= static_cast<int64_t>(dims.size()) || first < 0) return std::nullopt;
-    const auto d = static_cast<size_t>(dim);
-    return Range{dim, std::min(first, dims[d]), result_meta(n).dims[d]};
+    const int64_t begin = start.kind == LAZYT_ARG_INT ? start.i : 0;
+    if (dim.i >= static_cast<int64_t>(whole.size()) || begin < 0) return std::nullopt;
+    const auto d = static_cast<size_t>(dim.i);
+    return Range{dim.i, std::min(begin, whole[d]), part[d]};
   }
-
-  // What a write of step 1 to a part takes.
+  std::optional<Range> range_of(const Node& n) const {
+    if (n.name != "aten::slice" || n.args.size() != 5) return std::nullopt;
+    return range(n, 1, meta(operand(n)).dims, result_meta(n).dims);
+  }
+  // What a write to a part takes.
   std::optional<Range> written_by(const Node& n) const {
-    if (n.name != "aten::slice_scatter" || n.args.size() != 6 || n.args[1].kind != LAZYT_ARG_VALUE || n.args[2].kind != LAZYT_ARG_INT || !is_int(n.args[5], 1))
-      return std::nullopt;
-    const Arg& start = n.args[3];
-    const int64_t first = start.kind == LAZYT_ARG_INT ? start.i : 0;
-    const auto d = static_cast<size_t>(n.args[2].i);
-    if ((start.kind != LAZYT_ARG_NONE && start.kind != LAZYT_ARG_INT) || first < 0 || d >= result_meta(n).dims.size()) return std::nullopt;
-    return Range{n.args[2].i, std::min(first, result_meta(n).dims[d]), meta(n.args[1].value).dims[d]};
+    if (n.name != "aten::slice_scatter" || n.args.size() != 6 || n.args[1].kind != LAZYT_ARG_VALUE) return std::nullopt;
+    return range(n, 2, result_meta(n).dims, meta(n.args[1].value).dims);
   }
   // Of a part of a tensor that other parts have been written to: the tensor before all of the writes, else x. Between two of them
   // nothing is read: what a write begins with could not lie where it was.

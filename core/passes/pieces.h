@@ -16,6 +16,7 @@ namespace lazyt::passes {
 
 inline bool is_half(base::DType d) { return d == LAZYT_DTYPE_FLOAT16 || d == LAZYT_DTYPE_BFLOAT16; }
 inline bool is_float(base::DType d) { return is_half(d) || d == LAZYT_DTYPE_FLOAT32 || d == LAZYT_DTYPE_FLOAT64; }
+inline bool is_integral(base::DType d) { return d >= LAZYT_DTYPE_UINT8 && d <= LAZYT_DTYPE_INT64; }
 // What rules compute in.
 inline base::DType wide(base::DType d) { return is_half(d) ? LAZYT_DTYPE_FLOAT32 : d; }
 

@@ -86,7 +86,6 @@ class SliceGradients {
 
  private:
   const ir::Meta& meta(ValueId v) const { return g_.values[v].meta; }
-  static bool is_integral(base::DType d) { return d >= LAZYT_DTYPE_UINT8 && d <= LAZYT_DTYPE_INT64; }
 
   std::optional<Slice> slice_of(NodeId n) const {
     const Node& node = g_.nodes[n];
@@ -189,7 +188,7 @@ class SliceGradients {
 
   const ir::Graph& g_;
   std::vector<uint32_t> readers_, pointwise_readers_;  // by value
-  std::unordered_map<ValueId, Sum> sums_;  // by the value that they are
+  std::unordered_map<ValueId, Sum> sums_;              // by the value that they are
 };
 
 }  // namespace

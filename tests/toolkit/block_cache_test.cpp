@@ -145,6 +145,46 @@ TEST(BlockCache, AMiddleBlockThatWouldGoBackBecomesTheNextSize) {
   EXPECT_EQ(bytes, 0u);
 }
 
+TEST(BlockCache, AMiddleBlockOfTheSizeBelowGrowsBeforeAFreshOneIsTaken) {
+  uint64_t bytes = 0;
+  int resized = 0;
+  {
+    BlockCache<Resizing> cache(Resizing{{{&bytes}}, &resized});
+    step(cache, std::vector<uint64_t>(4, 240 << 10), bytes);
+    cache.trim();  // room for all that follows
+    EXPECT_EQ(step(cache, {64 << 10, 64 << 10}, bytes), 128u << 10);
+    EXPECT_EQ(step(cache, {72 << 10, 72 << 10}, bytes), 16u << 10);
+    EXPECT_EQ(resized, 2);
+    EXPECT_EQ(step(cache, {96 << 10}, bytes), 96u << 10);  // two sizes above it
+    EXPECT_EQ(step(cache, {16 << 10}, bytes), 16u << 10);
+    EXPECT_EQ(step(cache, {18 << 10}, bytes), 18u << 10);  // which the source does not make of it, so both are there
+    EXPECT_EQ(step(cache, {16 << 10, 18 << 10}, bytes), 0u);
+    EXPECT_EQ(cache.cached(), bytes);
+  }
+  EXPECT_EQ(bytes, 0u);
+}
+
+TEST(BlockCache, AStepOfSizesBesideEachOtherFindsAllOfThemAfterAFewRuns) {
+  uint64_t bytes = 0;
+  int resized = 0;
+  {
+    BlockCache<Resizing> cache(Resizing{{{&bytes}}, &resized});
+    step(cache, std::vector<uint64_t>(8, 240 << 10), bytes);
+    cache.trim();  // room for all of them
+    const std::vector<uint64_t> sizes = {64 << 10, 72 << 10, 80 << 10, 88 << 10, 96 << 10};
+    auto run = [&] {
+      uint64_t taken = 0;
+      for (uint64_t size : sizes) taken += step(cache, {size}, bytes);
+      return taken;
+    };
+    for (size_t i = 0; i < sizes.size(); ++i) run();
+    const int before = resized;
+    for (int i = 0; i < 10; ++i) EXPECT_EQ(run(), 0u);
+    EXPECT_EQ(resized, before);
+  }
+  EXPECT_EQ(bytes, 0u);
+}
+
 TEST(BlockCache, APeakOfMiddleBlocksIsForgotten) {
   uint64_t bytes = 0;
   {

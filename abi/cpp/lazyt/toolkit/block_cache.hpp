@@ -28,7 +28,8 @@ namespace toolkit __attribute__((visibility("hidden"))) {
 // holds are counted apart: taking a new one gives back others, those first whose size is not asked for any more, so that in all no
 // more are had than were in use at once lately. A step that repeats finds all of its blocks; sizes that grow leave none behind.
 // With `Address resize(Address, uint64_t from, uint64_t to)` in it, such another becomes the new one where it answers a block, which
-// may lie elsewhere; where it answers Address{}, the block is as it was. It does not throw.
+// may lie elsewhere; where it answers Address{}, the block is as it was. It does not throw. One of the size below does so first, before
+// a fresh one is taken: what a size grew from lies unused as soon as it is read.
 // With `static constexpr bool kLowestFirst = true` in it, of the unused blocks of a size the one with the lowest address is taken,
 // not the one given back last: a step that repeats finds each of its blocks where it was, in whatever order they were given back.
 // Thread-safe where Source is.
@@ -71,11 +72,7 @@ class BlockCache {
     if (is_middle(bytes)) middle_in_use_.fetch_sub(bytes, std::memory_order_relaxed);
     std::lock_guard lock(mutex_);
     try {
-      auto& unused = free_[class_of(bytes).index];
-      unused.push_back(block);
-      if constexpr (is_lowest_first()) std::push_heap(unused.begin(), unused.end(), std::greater<Address>());
-      cached_.fetch_add(bytes, std::memory_order_relaxed);
-      if (is_middle(bytes)) middle_cached_ += bytes;
+      put(class_of(bytes).index, block);
     } catch (...) {
       source_.give(block, bytes);
     }
@@ -120,7 +117,7 @@ class BlockCache {
     const bool middle = is_middle(size.bytes);
     if (middle) note_middle(size);
     if (!free_[size.index].empty()) return pop(size.index);
-    if (middle) return replace_middle(size.bytes);
+    if (middle) return replace_middle(size);
     if constexpr (requires { Source::kSpare; })
       if (cached() - middle_cached_ > std::max(Source::kSpare, in_use() / 2)) give_back([](uint64_t bytes) { return !is_middle(bytes); });
     return Address{};
@@ -128,6 +125,14 @@ class BlockCache {
 
   // What follows: REQUIRES: mutex_ held.
 
+  void put(uint32_t index, Address block) {
+    const uint64_t bytes = bytes_of(index);
+    auto& unused = free_[index];
+    unused.push_back(block);
+    if constexpr (is_lowest_first()) std::push_heap(unused.begin(), unused.end(), std::greater<Address>());
+    cached_.fetch_add(bytes, std::memory_order_relaxed);
+    if (is_middle(bytes)) middle_cached_ += bytes;
+  }
   // A block of a class that has one unused.
   Address pop(uint32_t index) noexcept {
     const uint64_t bytes = bytes_of(index);
@@ -152,17 +157,30 @@ class BlockCache {
     if (takings_ % kLately == 0) middle_peak_[0] = std::exchange(middle_peak_[1], 0);
     middle_peak_[1] = std::max(middle_peak_[1], now);
   }
-  // What lies unused beyond the peak goes back or becomes the block that is wanted. Address{}: none did.
-  Address replace_middle(uint64_t bytes) noexcept {
+  // A block of the class below that lies unused, made the one that is wanted: what grows was in use a moment ago, and the CPU's cache
+  // still holds it. Address{}: none is there, or Source cannot.
+  Address grow_middle(SizeClass size) noexcept {
+    if constexpr (requires { source_.resize(Address{}, size.bytes, size.bytes); }) {
+      const uint32_t below = size.index ? size.index - 1 : 0;
+      if (!is_middle(bytes_of(below)) || free_[below].empty()) return Address{};
+      const Address block = pop(below);
+      if (const Address grown = source_.resize(block, bytes_of(below), size.bytes); grown != Address{}) return grown;
+      put(below, block);  // where it was, so there is room
+    }
+    return Address{};
+  }
+  // One of the class below, or what lies unused beyond the peak, becomes the block that is wanted; the rest of that goes back. Address{}:
+  // none became it.
+  Address replace_middle(SizeClass size) noexcept {
     const uint64_t most = std::max(middle_peak_[0], middle_peak_[1]);
-    Address resized{};
+    Address resized = grow_middle(size);
     while (middle_cached_ && middle_in_use_.load(std::memory_order_relaxed) + middle_cached_ > most) {
       uint32_t oldest = static_cast<uint32_t>(free_.size());
       for (uint32_t i = 0; i < free_.size(); ++i)
         if (!free_[i].empty() && is_middle(bytes_of(i)) && (oldest == free_.size() || asked_[i] < asked_[oldest])) oldest = i;
       const Address block = pop(oldest);
-      if constexpr (requires { source_.resize(block, bytes, bytes); })
-        if (resized == Address{} && (resized = source_.resize(block, bytes_of(oldest), bytes)) != Address{}) continue;
+      if constexpr (requires { source_.resize(block, size.bytes, size.bytes); })
+        if (resized == Address{} && (resized = source_.resize(block, bytes_of(oldest), size.bytes)) != Address{}) continue;
       source_.give(block, bytes_of(oldest));
     }
     return resized;

@@ -48,14 +48,18 @@ F exp_of_fraction(F r) {
   return polynomial<F>(r, 1.381453942e-3f, 8.368745446e-3f, 4.166838899e-2f, 1.666652113e-1f, 4.999999404e-1f, 1.0f,
                        1.0f);
 }
-// e^c = 2^n times the result, for |c| < 105; t: 1.5 * 2^23 + n, as in Lanes::round. The argument is reduced in two steps.
+// c - n ln(2), in two steps.
+template <class F>
+F without_powers(F c, F n) {
+  return Lanes<F>::fma(n, splat<F>(2.12194440e-4f), Lanes<F>::fma(n, splat<F>(-0.693359375f), c));
+}
+// e^c = 2^n times the result, for |c| < 105; t: 1.5 * 2^23 + n, as in Lanes::round.
 inline constexpr float kExpRounds = 12582912.0f;
 template <class F>
 F exp_without_power(F c, F* t) {
   using L = Lanes<F>;
   *t = L::fma(c, splat<F>(1.44269504088896341f), splat<F>(kExpRounds));
-  const F n = *t - kExpRounds;
-  return exp_of_fraction<F>(L::fma(n, splat<F>(2.12194440e-4f), L::fma(n, splat<F>(-0.693359375f), c)));
+  return exp_of_fraction<F>(without_powers<F>(c, *t - kExpRounds));
 }
 #if defined(__AVX512F__)
 // 2^n e^r for |r| <= ln(2) / 32, and 0 of what is below `least`; t: kRootRounds + n, where n has four bits behind the point, by which
@@ -79,8 +83,8 @@ F exp(F x) {
   constexpr float kLeast = -104.0f;
 #if defined(__AVX512F__)
   if constexpr (std::is_same_v<F, V>) {
-    const V c = L::min(x, 89.0f), t = L::fma(c, splat<V>(1.44269504088896341f), splat<V>(kRootRounds)), n = t - kRootRounds;
-    return exp_by_root(L::fma(n, splat<V>(2.12194440e-4f), L::fma(n, splat<V>(-0.693359375f), c)), t, x, kLeast);
+    const V c = L::min(x, 89.0f), t = L::fma(c, splat<V>(1.44269504088896341f), splat<V>(kRootRounds));
+    return exp_by_root(without_powers<V>(c, t - kRootRounds), t, x, kLeast);
   }
 #endif
   F t;
@@ -102,7 +106,7 @@ template <class F>
 F expm1_of_negative(F c) {
   constexpr float kRounds = 12582912.0f + 127;  // as in scale_twice
   const F t = Lanes<F>::fma(c, splat<F>(1.44269504088896341f), splat<F>(kRounds)), n = t - kRounds;
-  const F r = Lanes<F>::fma(n, splat<F>(2.12194440e-4f), Lanes<F>::fma(n, splat<F>(-0.693359375f), c));
+  const F r = without_powers<F>(c, n);
   const F m = Lanes<F>::fma(r * r, polynomial<F>(r, 1.38825213e-3f, 8.36652052e-3f, 4.16672006e-2f, 1.66665435e-1f, 4.99999970e-1f), r);
   const F power = std::bit_cast<F>(std::bit_cast<Int<F>>(t) << 23);
   return Lanes<F>::fma(m, power, power - 1.0f);

@@ -157,17 +157,19 @@ class BlockCache {
     if (takings_ % kLately == 0) middle_peak_[0] = std::exchange(middle_peak_[1], 0);
     middle_peak_[1] = std::max(middle_peak_[1], now);
   }
-  // A block of the class below that lies unused, made the one that is wanted: what grows was in use a moment ago, and the CPU's cache
-  // still holds it. Address{}: none is there, or Source cannot.
-  Address grow_middle(SizeClass size) noexcept {
-    if constexpr (requires { source_.resize(Address{}, size.bytes, size.bytes); }) {
-      const uint32_t below = size.index ? size.index - 1 : 0;
-      if (!is_middle(bytes_of(below)) || free_[below].empty()) return Address{};
-      const Address block = pop(below);
-      if (const Address grown = source_.resize(block, bytes_of(below), size.bytes); grown != Address{}) return grown;
-      put(below, block);  // where it was, so there is room
-    }
+  // What a block that lies apart became, or Address{}: it is as it was, because Source cannot.
+  Address resize(Address block, uint64_t from, uint64_t to) noexcept {
+    if constexpr (requires { source_.resize(block, from, to); }) return source_.resize(block, from, to);
     return Address{};
+  }
+  // A block of the class below that lies unused, made the one that is wanted: what grows was in use a moment ago, and the CPU's cache
+  // still holds it. Address{}: none is there, or it cannot be.
+  Address grow_middle(SizeClass size) noexcept {
+    const uint32_t below = size.index ? size.index - 1 : 0;
+    if (!is_middle(bytes_of(below)) || free_[below].empty()) return Address{};
+    const Address block = pop(below), grown = resize(block, bytes_of(below), size.bytes);
+    if (grown == Address{}) put(below, block);  // where it was, so there is room
+    return grown;
   }
   // One of the class below, or what lies unused beyond the peak, becomes the block that is wanted; the rest of that goes back. Address{}:
   // none became it.
@@ -179,8 +181,7 @@ class BlockCache {
       for (uint32_t i = 0; i < free_.size(); ++i)
         if (!free_[i].empty() && is_middle(bytes_of(i)) && (oldest == free_.size() || asked_[i] < asked_[oldest])) oldest = i;
       const Address block = pop(oldest);
-      if constexpr (requires { source_.resize(block, size.bytes, size.bytes); })
-        if (resized == Address{} && (resized = source_.resize(block, bytes_of(oldest), size.bytes)) != Address{}) continue;
+      if (resized == Address{} && (resized = resize(block, bytes_of(oldest), size.bytes)) != Address{}) continue;
       source_.give(block, bytes_of(oldest));
     }
     return resized;

@@ -1,11 +1,10 @@
 #include "frontend/encode.h"
 
-#include <cmath>
-
 #include <ATen/ExpandUtils.h>
 
 #include "frontend/arguments.h"
 #include "frontend/dtype.h"
+#include "frontend/numbers.h"
 #include "frontend/random.h"
 #include "frontend/storage.h"
 #include "frontend/thread_state.h"
@@ -15,12 +14,6 @@ namespace lazyt::frontend {
 namespace {
 
 using namespace trace;  // the words' vocabulary
-
-lazyt_scalar_t scalar_bytes(const void* data, size_t size) {
-  lazyt_scalar_t s{};
-  std::memcpy(s.bytes, data, size);
-  return s;
-}
 
 // At the operator's own line, with eager's words: programs draw when they run, also what nobody reads.
 void check_drawn(const Op& op, c10::ArrayRef<c10::IValue> args) {
@@ -76,7 +69,10 @@ bool takes_numbers(const Op& op, c10::ArrayRef<c10::IValue> args) {
   }
 }
 
-class Encoder {
+// Writes any call's words.
+class Encoder : Numbers<Encoder> {
+  friend Numbers;
+
  public:
   Encoder(const TorchOp& op, Call& call, bool movable) : op_(op), call_(call), movable_(movable) {}
 
@@ -106,8 +102,14 @@ class Encoder {
   uint32_t device() const { return C10_LIKELY(!call_.operands.empty()) ? call_.operands[0]->device : check_device({kDeviceType, named_}); }
 
  private:
+  bool movable() const { return movable_; }
+  bool has_operand() const { return !call_.operands.empty(); }
+  const uint64_t* words() const { return call_.signature.data(); }
   void word(uint64_t w) { call_.signature.push_back(w); }
-
+  void number(uint64_t tag, uint64_t value) {
+    uint64_t* w = call_.signature.extend(2);
+    w[0] = tag, w[1] = value;
+  }
   void host_scalar(base::DType dtype, bool weak, const void* data) {
     word(tagged(kHostScalar, dtype, weak));
     call_.scalars.push_back(scalar_bytes(data, lazyt_dtype_size(dtype)));
@@ -150,59 +152,6 @@ class Encoder {
     notes_ = true;  // for the boxed call to say
     TORCH_CHECK(typed_, "Expected all tensors to be on the same device, but found at least two devices, ",
                 device_of(args_).value_or(c10::Device(kDeviceType)), " and ", t.device(), "! (when checking argument for argument ", arg.name, " in method ", op_.op.name, ")");
-  }
-
-  // Integers to a negative power are an error, so integers move only where the operand is not integral.
-  bool moves(const OpArg& arg) const {
-    if (!arg.moves) return movable_ && arg.type == ArgType::kInt;
-    if (call_.operands.empty()) return true;
-    const auto dtype = static_cast<base::DType>(mid_of(call_.signature.data()[0]));
-    return is_floating(dtype) || is_complex(dtype);
-  }
-
-  // A number that the operand's dtype cannot hold is one that eager may refuse: part of the signature, so that it is asked.
-  bool holds(double v) const {
-    if (C10_LIKELY(std::abs(v) <= 127) || call_.operands.empty()) return true;
-    const uint64_t* w = call_.signature.data();
-    while (tag_of(*w) == kList) w++;
-    if (tag_of(*w) != kTensor) return true;
-    switch (static_cast<base::DType>(mid_of(*w))) {
-      case LAZYT_DTYPE_INT8: return false;
-      case LAZYT_DTYPE_UINT8: return std::abs(v) <= 255;
-      case LAZYT_DTYPE_INT16: return std::abs(v) <= 32767;
-      case LAZYT_DTYPE_INT32: return std::abs(v) <= 2147483647;
-      case LAZYT_DTYPE_FLOAT16: return std::abs(v) <= 65504 || !std::isfinite(v);
-      default: return true;
-    }
-  }
-
-  C10_ALWAYS_INLINE void integer(const OpArg& arg, int64_t v) {
-    if (arg.type == ArgType::kScalar || arg.type == ArgType::kScalarList) {
-      if (!arg.is_static && arg.default_int != v && holds(static_cast<double>(v))) return host_scalar(LAZYT_DTYPE_INT64, true, &v);
-    } else if (arg.type == ArgType::kDType) {
-      v = from_torch(static_cast<at::ScalarType>(v));
-    }
-    uint64_t* w = call_.signature.extend(2);
-    w[0] = number_tag(kInt, moves(arg), static_cast<uint64_t>(v)), w[1] = static_cast<uint64_t>(v);
-  }
-
-  void real(const OpArg& arg, double d) {
-    if (!arg.is_static && (arg.type == ArgType::kScalar || arg.type == ArgType::kScalarList) && holds(d))
-      return host_scalar(LAZYT_DTYPE_FLOAT64, true, &d);
-    uint64_t* w = call_.signature.extend(2);
-    w[0] = number_tag(kDouble, movable_ || (arg.moves && d != 0), bits_of(d)), w[1] = bits_of(d);  // kernels may leave out what a 0 does
-  }
-
-  void string(std::string_view text) {
-    word(tagged(kString, text.size()));
-    uint64_t* w = call_.signature.extend((text.size() + 7) / 8);
-    if (!text.empty()) w[(text.size() - 1) / 8] = 0;
-    std::memcpy(w, text.data(), text.size());
-  }
-
-  void boolean(bool v) {
-    uint64_t* w = call_.signature.extend(2);
-    w[0] = tagged(kBool), w[1] = v;
   }
 
   void scalar(const OpArg& arg, const at::Scalar& s) {

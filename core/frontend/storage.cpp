@@ -74,79 +74,87 @@ StatePool& pool() {
   return *p;
 }
 
-#ifdef __SANITIZE_ADDRESS__
-constexpr size_t kKeep = 0;  // freed memory shall be seen as freed
-#else
-constexpr size_t kKeep = 256;  // of each kind, by each thread: taking and giving back needs no lock
-#endif
-
-// Those that the thread keeps of this order; null: none.
-std::vector<trace::Storage*>* kept_states(ThreadState* thread, int order) {
-  const int i = order - kMinOrder;
-  return C10_LIKELY(thread && i < kKeptOrders) ? &thread->states[i] : nullptr;
+[[gnu::noinline]] trace::Storage* take_shared_state(size_t bytes, int order) {
+  TORCH_CHECK_WITH(OutOfMemoryError, order < kOrders, "lazyt: a storage of ", bytes, " bytes is larger than the device's addresses");
+  return pool().take(order);
 }
 
 trace::Storage* take_state(size_t bytes, uint32_t device) {
-  int order = order_of(bytes);
-  TORCH_CHECK_WITH(OutOfMemoryError, order < kOrders, "lazyt: a storage of ", bytes, " bytes is larger than the device's addresses");
-  trace::Storage* state;
-  std::vector<trace::Storage*>* kept = kept_states(&thread_state(), order);
-  if (C10_LIKELY(kept && !kept->empty())) {
-    state = kept->back();
-    kept->pop_back();
-  } else {
-    state = pool().take(order);
-  }
+  const int order = order_of(bytes), i = order - kMinOrder;
+  trace::Storage* state = C10_LIKELY(i < kKeptOrders) ? thread_state().states[i].take() : nullptr;
+  if (C10_UNLIKELY(!state)) state = take_shared_state(bytes, order);
+  state->next = nullptr;
   state->size_bytes = bytes;
   state->device = static_cast<uint8_t>(device);
   return state;
 }
 
 // PyTorch's own objects, but for where their memory comes from.
-template <class Impl, std::vector<void*> ThreadState::* kept_of>
+template <class Impl, FreeList<FreeMemory, &FreeMemory::next> ThreadState::* kept>
 class Pooled : public Impl {
  public:
   using Impl::Impl;
   static void* operator new(size_t size) {
-    std::vector<void*>& kept = thread_state().*kept_of;
-    if (C10_UNLIKELY(kept.empty())) return ::operator new(size);
-    void* p = kept.back();
-    kept.pop_back();
-    return p;
+    void* p = (thread_state().*kept).take();
+    return C10_LIKELY(p != nullptr) ? p : ::operator new(size);
   }
   static void operator delete(void* p) {
     ThreadState* thread = current_thread_state;
-    if (C10_LIKELY(thread && (thread->*kept_of).size() < kKeep))
-      (thread->*kept_of).push_back(p);
-    else
-      ::operator delete(p);
+    if (C10_UNLIKELY(!thread || !(thread->*kept).keep(static_cast<FreeMemory*>(p)))) ::operator delete(p);
   }
 };
 using StorageImpl = Pooled<c10::StorageImpl, &ThreadState::storage_impls>;
 class TensorImpl final : public Pooled<c10::TensorImpl, &ThreadState::tensor_impls> {
  public:
   using Pooled::Pooled;
-  // Of a new tensor, as set_sizes_and_strides: without its checks, and without finding out what a new one is until told otherwise.
-  // False, and nothing is done, unless it is row-major, has elements, no stride below 0 and a rank without a channels-last format.
-  bool set_row_major(c10::IntArrayRef sizes, c10::IntArrayRef strides) {
+  // Of a new tensor. How many elements it has where it is row-major, with elements, no stride below 0 and a rank without a channels-last
+  // format, which a new one is until told otherwise; else 0.
+  static int64_t row_major_numel(c10::IntArrayRef sizes, c10::IntArrayRef strides) {
     int64_t numel = 1;
-    if (sizes.size() == 4 || sizes.size() == 5) return false;
+    if (sizes.size() == 4 || sizes.size() == 5) return 0;
     for (size_t i = sizes.size(); i-- > 0; numel *= sizes[i])
-      if (sizes[i] == 1 ? strides[i] < 0 : strides[i] != numel) return false;
-    if (numel == 0) return false;
-    sizes_and_strides_.resize(sizes.size());
-    for (size_t i = 0; i < sizes.size(); i++) {
-      sizes_and_strides_.size_at_unchecked(i) = sizes[i];
-      sizes_and_strides_.stride_at_unchecked(i) = strides[i];
+      if (sizes[i] == 1 ? strides[i] < 0 : strides[i] != numel) return 0;
+    return numel;
+  }
+  // As set_sizes_and_strides, without its checks and without finding out what is known. numel: row_major_numel
+  void set_geometry(c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t numel) {
+    if (C10_UNLIKELY(numel == 0)) {
+      if (sizes.size() != 1 || sizes[0] != 0) set_sizes_and_strides(sizes, strides);
+      return;
     }
+    sizes_and_strides_.resize(sizes.size());
+    std::copy(sizes.begin(), sizes.end(), sizes_and_strides_.sizes_data());
+    std::copy(strides.begin(), strides.end(), sizes_and_strides_.strides_data());
     numel_ = numel;
-    return true;
   }
 };
 
+// Elements of a storage that has all of a tensor.
+int64_t spanned(c10::IntArrayRef sizes, c10::IntArrayRef strides) {
+  int64_t last = 0;
+  for (size_t i = 0; i < sizes.size(); i++) {
+    if (sizes[i] == 0) return 0;
+    last += (sizes[i] - 1) * strides[i];
+  }
+  return last + 1;
+}
+
 c10::DataPtr new_data(size_t bytes, uint32_t device) {
+  // PyTorch checks a device that is made of its parts.
+  static const auto devices = []<size_t... i>(std::index_sequence<i...>) {
+    return std::array<c10::Device, trace::kMaxDevices>{frontend::device(i)...};
+  }(std::make_index_sequence<trace::kMaxDevices>());
   trace::Storage* state = take_state(bytes, device);
-  return {state->address, state, &delete_state, frontend::device(device)};
+  return {state->address, state, &delete_state, devices[device]};
+}
+
+// What a tensor of the device made now can be dispatched to: as PyTorch finds for each.
+c10::DispatchKeySet keys_now() {
+  static const c10::DispatchKeySet keys = [] {
+    const c10::InferenceMode off(false);
+    return c10::TensorImpl(c10::DispatchKey::PrivateUse1, caffe2::TypeMeta::Make<float>(), device(0)).key_set();
+  }();
+  return C10_LIKELY(!c10::InferenceMode::is_enabled()) ? keys : keys - c10::autograd_dispatch_keyset_with_ADInplaceOrView;
 }
 
 // Gives back what a thread kept when it ends.
@@ -157,9 +165,9 @@ struct ThreadEnd {
     for (const Lane& lane : thread->lanes)
       if (lane.own) trace::Session::get(lane.own->device).give_back(*lane.own);
     for (int i = 0; i < kKeptOrders; i++)
-      for (trace::Storage* s : thread->states[i]) pool().give_back(s, kMinOrder + i);
-    for (void* p : thread->storage_impls) ::operator delete(p);
-    for (void* p : thread->tensor_impls) ::operator delete(p);
+      while (trace::Storage* s = thread->states[i].take()) pool().give_back(s, kMinOrder + i);
+    while (void* p = thread->storage_impls.take()) ::operator delete(p);
+    while (void* p = thread->tensor_impls.take()) ::operator delete(p);
     delete thread;
   }
 };
@@ -237,12 +245,9 @@ void delete_state(void* context) {
       last = trace::Recorder::let_go(*state);
     destroyed.add_locked();
   }
-  const int order = order_of(state->size_bytes);
-  std::vector<trace::Storage*>* kept = kept_states(current_thread_state, order);
-  if (C10_LIKELY(kept && kept->size() < kKeep))
-    kept->push_back(state);
-  else
-    pool().give_back(state, order);
+  const int order = order_of(state->size_bytes), i = order - kMinOrder;
+  ThreadState* thread = current_thread_state;
+  if (C10_UNLIKELY(!thread || i >= kKeptOrders || !thread->states[i].keep(state))) pool().give_back(state, order);
 }
 
 c10::Allocator* allocator() {
@@ -287,26 +292,21 @@ at::Tensor make_tensor(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::Sca
 at::Tensor make_result(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype, uint32_t device,
                        trace::Storage** out_state) {
   const caffe2::TypeMeta type = c10::scalarTypeToTypeMeta(dtype);
-  int64_t last = 0;
-  bool empty = false;
-  for (size_t i = 0; i < sizes.size(); i++) {
-    empty |= sizes[i] == 0;
-    last += (sizes[i] - 1) * strides[i];
-  }
-  const size_t bytes = empty ? 0 : static_cast<size_t>(last + 1) * type.itemsize();
+  const int64_t numel = TensorImpl::row_major_numel(sizes, strides);
+  const size_t bytes = static_cast<size_t>(C10_LIKELY(numel != 0) ? numel : spanned(sizes, strides)) * type.itemsize();
   c10::DataPtr data = new_data(bytes, device);
   if (out_state) *out_state = static_cast<trace::Storage*>(data.get_context());
   c10::intrusive_ptr<c10::StorageImpl> storage = c10::make_intrusive<StorageImpl>(
       c10::StorageImpl::use_byte_size_t(), bytes, std::move(data), allocator(), /*resizable=*/true);
-  auto impl = c10::make_intrusive<TensorImpl>(std::move(storage), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), type);
-  if (C10_UNLIKELY(!impl->set_row_major(sizes, strides)) && (sizes.size() != 1 || sizes[0] != 0)) impl->set_sizes_and_strides(sizes, strides);
+  auto impl = c10::make_intrusive<TensorImpl>(c10::TensorImpl::VIEW, std::move(storage), keys_now(), type);
+  impl->set_geometry(sizes, strides, numel);
   return at::Tensor(std::move(impl));
 }
 
 at::Tensor make_view(const at::Tensor& self, c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t offset) {
   auto impl = c10::make_intrusive<TensorImpl>(c10::TensorImpl::VIEW, c10::Storage(self.storage()), self.key_set(), self.dtype());
   impl->set_storage_offset(offset);
-  if (!impl->set_row_major(sizes, strides)) impl->set_sizes_and_strides(sizes, strides);
+  impl->set_geometry(sizes, strides, TensorImpl::row_major_numel(sizes, strides));
   return at::Tensor(std::move(impl));
 }
 

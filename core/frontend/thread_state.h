@@ -21,6 +21,39 @@ struct Lane {
 
 constexpr int kKeptOrders = 12;  // of storages: 512 bytes to 1 MiB
 
+#ifdef __SANITIZE_ADDRESS__
+constexpr uint32_t kKeep = 0;  // freed memory shall be seen as freed
+#else
+constexpr uint32_t kKeep = 256;  // of each kind, by each thread: taking and giving back needs no lock
+#endif
+
+// Things of one kind that are free to be taken, each pointing to the next.
+template <class T, T* T::* next>
+class FreeList {
+ public:
+  // The last one that was kept; null: there is none.
+  T* take() {
+    T* t = first_;
+    if (C10_LIKELY(t != nullptr)) first_ = t->*next, count_--;
+    return t;
+  }
+  // False: there are enough.
+  bool keep(T* t) {
+    if (C10_UNLIKELY(count_ >= kKeep)) return false;
+    t->*next = first_;
+    first_ = t, count_++;
+    return true;
+  }
+
+ private:
+  T* first_ = nullptr;
+  uint32_t count_ = 0;
+};
+
+struct FreeMemory {
+  FreeMemory* next;
+};
+
 struct ThreadState {
   std::array<Lane, trace::kMaxDevices> lanes;
   uint32_t device = 0;  // the current one, where a call names none
@@ -28,8 +61,8 @@ struct ThreadState {
   uint64_t nodes = 0;   // of autograd's graph that the thread had made when it last recorded a call
   bool hooked = false;  // their tensors were given to hooks
   std::vector<at::Tensor> fresh;
-  std::array<std::vector<trace::Storage*>, kKeptOrders> states;  // of small storages, free to be taken
-  std::vector<void*> storage_impls, tensor_impls;  // memory of freed StorageImpls and TensorImpls
+  std::array<FreeList<trace::Storage, &trace::Storage::next>, kKeptOrders> states;  // of small storages
+  FreeList<FreeMemory, &FreeMemory::next> storage_impls, tensor_impls;              // of freed StorageImpls and TensorImpls
 };
 
 // Of this thread; null before its first use and after its end. One word, so that every process has the static

@@ -93,7 +93,7 @@ void follow_default_dtype(Lane& lane, trace::Recorder& recorder, at::ScalarType 
 
 // How the program that the call becomes part of is to be run.
 lazyt_compile_flags_t flags_now(bool multiplies, lazyt_compile_flags_t before) {
-  const at::Context& context = at::globalContext();
+  static const at::Context& context = at::globalContext();
   auto flags = multiplies ? context.float32Precision(at::Float32Backend::CUDA, at::Float32Op::MATMUL) == at::Float32Precision::TF32 ? LAZYT_COMPILE_TF32 : 0
                           : before & LAZYT_COMPILE_TF32;
   if (context.deterministicAlgorithms()) flags |= LAZYT_COMPILE_DETERMINISTIC;
@@ -125,23 +125,27 @@ bool unblocked(trace::Recorder& recorder, F&& f) {
   }
 }
 
+// Makes the results of the call that was recorded, under the mutex.
+Replay finish(trace::Recorder& recorder, const uint64_t* metas, uint32_t count, std::vector<at::Tensor>& fresh) {
+  make_results(recorder, metas, count, fresh);
+  const size_t pending = recorder.pending_ops(), most = max_pending();
+  if (C10_LIKELY(pending < std::min(most, recorder.next_gate()))) return Replay::kKnown;
+  return pending >= most ? Replay::kFull : Replay::kGate;
+}
+
 // f(recorder, count) takes the encoded call, gives the metas of its results and sets how many there are; null: it did not.
 template <class F>
 Replay take(ThreadState& thread, F&& f) {
   trace::Recorder& recorder = *thread.lanes[thread.call.device].recorder;
   thread.fresh.clear();
-  const size_t most = max_pending();
-  Replay outcome = Replay::kKnown;
-  const bool taken = unblocked(recorder, [&] {
+  Replay outcome = Replay::kUnknown;
+  unblocked(recorder, [&] {
     uint32_t count = 0;
     const uint64_t* metas = f(recorder, count);
-    if (!metas) return false;
-    make_results(recorder, metas, count, thread.fresh);
-    if (const size_t pending = recorder.pending_ops(); C10_UNLIKELY(pending >= std::min(most, recorder.next_gate())))
-      outcome = pending >= most ? Replay::kFull : Replay::kGate;
-    return true;
+    if (metas) outcome = finish(recorder, metas, count, thread.fresh);
+    return metas != nullptr;
   });
-  return taken ? outcome : Replay::kUnknown;
+  return outcome;
 }
 
 // A few operators reach a device with tensors whose conjugation or sign is only noted: they get plain ones.
@@ -302,6 +306,11 @@ Replay replay(ThreadState& thread) {
     count = metas ? r.fresh_count() : 0;
     return metas;
   });
+}
+
+Replay take_expected(trace::Recorder& recorder, const trace::Token& token, ThreadState& thread) {
+  thread.call.nodes = nodes_made(thread);
+  return finish(recorder, recorder.take(thread.call, token), token.fresh, thread.fresh);
 }
 
 void look_up(ThreadState& thread, Replay outcome) {

@@ -25,6 +25,8 @@ enum class Replay : uint8_t {
 };
 // Records the encoded call of the thread if a tape knows it.
 Replay replay(ThreadState& thread);
+// Records thread.call, which was found to be the token that the recorder has next. REQUIRES: the recorders' mutex.
+Replay take_expected(trace::Recorder& recorder, const trace::Token& token, ThreadState& thread);
 // Does what a replay's outcome says beyond kKnown, with neither the recorders' mutex nor half a result in hand.
 void look_up(ThreadState& thread, Replay outcome);
 

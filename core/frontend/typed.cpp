@@ -4,14 +4,14 @@
 #include <ATen/core/op_registration/infer_schema.h>
 
 #include "frontend/encode.h"
+#include "frontend/expected.h"
 #include "frontend/history.h"
 #include "frontend/tracer.h"
 
 namespace lazyt::frontend {
 namespace {
 
-Replay replay_call(const TorchOp& op, std::span<const TypedArg> args) {
-  ThreadState& thread = thread_state();
+Replay replay_call(const TorchOp& op, std::span<const TypedArg> args, ThreadState& thread) {
   return C10_LIKELY(encode(op, args, thread.call)) ? replay(thread) : Replay::kUnknown;
 }
 
@@ -24,13 +24,17 @@ class Typed<Result(Args...)> final : public c10::OperatorKernel {
   explicit Typed(TorchOp& op) : op_(op) {}
 
   Result operator()(Args... args) {
-    const TypedArg typed[] = {TypedArg(args)...};
-    const Replay outcome = replay_call(op_, typed);
+    ThreadState& thread = thread_state();
+    Replay outcome = replay_expected(op_, thread, args...);
+    if (C10_UNLIKELY(outcome == Replay::kUnknown)) {
+      const TypedArg typed[] = {TypedArg(args)...};
+      outcome = replay_call(op_, typed, thread);
+    }
     if (C10_UNLIKELY(outcome == Replay::kUnknown)) return boxed(args...);
-    if constexpr (std::is_same_v<Result, at::Tensor>) return finish(outcome, std::move(thread_state().fresh[0]));
-    else if constexpr (std::is_same_v<Result, std::vector<at::Tensor>>) return finish(outcome, std::exchange(thread_state().fresh, {}));
+    if constexpr (std::is_same_v<Result, at::Tensor>) return finish(outcome, std::move(thread.fresh[0]));
+    else if constexpr (std::is_same_v<Result, std::vector<at::Tensor>>) return finish(outcome, std::exchange(thread.fresh, {}));
     else if constexpr (requires { std::tuple_size<Result>::value; }) {
-      std::vector<at::Tensor>& fresh = thread_state().fresh;
+      std::vector<at::Tensor>& fresh = thread.fresh;
       return [&]<size_t... i>(std::index_sequence<i...>) {
         return finish(outcome, Result(std::move(fresh[i])...));
       }(std::make_index_sequence<std::tuple_size_v<Result>>{});

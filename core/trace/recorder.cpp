@@ -172,6 +172,37 @@ bool Recorder::take_roles(Call& call, uint64_t parts) {
   return true;
 }
 
+// As take_roles does it, for a whole operand of which no other trace knows anything.
+bool Recorder::meet_first(Storage& s, const uint64_t** role, const uint64_t* end) {
+  const uint64_t* w = *role;
+  if (s.device != device || s.shared || s.pending || (s.recorder && s.recorder != this && s.epoch == s.recorder->epoch_)) return false;
+  if (*w != ((s.data ? kNewInput : kUninitialised) | next_slot_)) return false;
+  const uint64_t* const size = w + role_words(w) - 1;
+  if (size >= end || *size != s.size_bytes) return false;
+  if (s.data) {
+    const base::Meta& meta = s.data->meta;
+    const size_t rank = meta.dims.size();
+    if (w[1] != (static_cast<uint64_t>(meta.dtype) | rank << 8)) return false;
+    if (!std::equal(meta.dims.begin(), meta.dims.end(), w + 2) || !std::equal(meta.strides.begin(), meta.strides.end(), w + 2 + rank)) return false;
+    inputs_.push_back({s.data});
+  }
+  s.recorder = this;
+  s.epoch = epoch_;
+  s.slot = next_slot_++;
+  met_.push_back({&s});
+  *role = size + 1;
+  return true;
+}
+
+void Recorder::forget_met() {
+  for (const Met& m : met_) {
+    m.storage->epoch = 0;
+    if (m.storage->data) inputs_.pop_back();
+  }
+  next_slot_ -= static_cast<uint32_t>(met_.size());
+  met_.clear();
+}
+
 void Recorder::undo_roles(size_t inputs, uint32_t slot) {
   for (const Met& m : met_)
     if (!m.part) m.storage->epoch = 0;

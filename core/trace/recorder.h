@@ -80,6 +80,31 @@ class Recorder {
   // The call is the next token of a known tape, or the one that the tape which this trace has left has here: records it and
   // returns the words of its result metas, valid until the next call. Null otherwise, and nothing has changed.
   const uint64_t* replay(Call& call);
+  // The same in steps, for a caller that compares as it reads. What the followed tape has next, if all of it is in its words; null: ask replay.
+  const Token* next_token() {
+    if (own_ || !replay_ || !tape_ || position_ >= tape_->tokens.size()) return nullptr;
+    const Placed& next = tape_->tokens[position_];
+    if (next.guessed || (next.token->parts | next.token->moved)) return nullptr;
+    met_.clear();
+    return next.token.get();
+  }
+  // Whether the role entry at *role, of those to `end`, says what this trace knows the operand as, or may now know it as; moves on to the
+  // next one.
+  bool meet(Storage& s, const uint64_t** role, const uint64_t* end) {
+    if (*role == end) return false;
+    if (s.epoch == epoch_) return *(*role)++ == s.slot;
+    return meet_first(s, role, end);
+  }
+  // The call was another one, if it was not taken: what it has met, it has not.
+  void unmeet() {
+    if (!met_.empty()) forget_met();
+  }
+  // The call is that token; its numbers and what it writes are filled. Records it and returns as replay.
+  const uint64_t* take(Call& call, const Token& token) {
+    commit(call, token);
+    met_.clear();
+    return token.meta_words();
+  }
   // Records a call that no tape has next, or only a guess. metas: fresh results, then written ones, as put_meta writes.
   // Returns where they now stand; null if blocked_by(). REQUIRES: the operands lie on the recorder's device.
   const uint64_t* append(Call& call, const Words& metas, uint32_t fresh, std::shared_ptr<const ir::SourceLine> source);
@@ -176,6 +201,8 @@ class Recorder {
  private:
   bool matches(Call& call, const Tape& tape, size_t token);
   bool take_roles(Call& call, uint64_t parts);
+  void forget_met();
+  bool meet_first(Storage& s, const uint64_t** role, const uint64_t* end);
   void undo_roles(size_t inputs, uint32_t slot);
   const uint32_t* slot_kept_for(const Storage& s) const;
   bool leads_to(const Segment& s) const;

@@ -219,3 +219,61 @@ def test_the_dispatcher_in_python_finds_the_same_kernels():
         y.sum().backward()
         out.append([y.detach().cpu(), x.grad.cpu()])
     torch.testing.assert_close(out[1], out[0])
+
+
+def test_results_are_dispatched_as_tensors_that_pytorch_makes():
+    x = torch.ones(3, device=D)
+    for mode in (torch.enable_grad, torch.no_grad, torch.inference_mode):
+        with mode():
+            for _ in range(2):  # recorded, then followed
+                results = [x + 1, x * x, torch.cat([x, x]), x.sum()]
+                lazyt.mark_step()
+                expected = torch._C._dispatch_keys(torch.empty(3, device=D))
+                assert [torch._C._dispatch_keys(r) for r in results] == [expected] * 4
+                assert all(r.is_inference() == (mode is torch.inference_mode) for r in results)
+
+
+class Longer(torch.Tensor):
+    """Says of itself that it is longer than it is."""
+
+    @property
+    def shape(self):
+        return torch.Size([9])
+
+    def size(self, dim=None):
+        return self.shape if dim is None else 9
+
+
+def test_sizes_that_python_says_stop_nothing():
+    for _ in range(3):
+        x = torch.Tensor._make_subclass(
+            Longer, torch.ones(3, device=D), dispatch_sizes_strides_policy="sizes"
+        )
+        with torch._C.DisableTorchFunctionSubclass():
+            y = torch.ones(3, device=D)
+            try:
+                z = y * x + y
+            except RuntimeError:  # PyTorch's own, of shapes that do not fit
+                continue
+        lazyt.mark_step()
+        assert z.shape[0] in (3, 9)
+
+
+def test_a_call_is_not_taken_for_one_of_other_sizes_numbers_or_operands():
+    def step(x, y, n, flag):
+        z = x + y * n
+        w = (z if flag else y) - x
+        return torch.cat([w, z]) * torch.tensor(n)
+
+    for size, n, flag in [(4, 2, True)] * 3 + [
+        (4, 3, True),
+        (5, 3, True),
+        (4, 2.5, True),
+        (4, 2, False),
+        (4, 2, True),
+    ]:
+        x, y = numbers(size), numbers(size, seed=2)
+        for a, b in ((x, y), (x, x), (x, y.double()), (x, y.flip(0)), (x, y[:1]), (x, y)):
+            ours = step(a.to(D), b.to(D), n, flag)
+            lazyt.mark_step()
+            torch.testing.assert_close(ours.cpu(), step(a, b, n, flag))

@@ -59,7 +59,7 @@ class RecorderTest : public ::testing::Test {
       call.scalar_types.push_back({LAZYT_DTYPE_FLOAT64, true});
     }
     std::lock_guard lock(recorder.mutex());
-    bool replayed = recorder.replay(call) != nullptr;
+    bool replayed = (in_steps && take_in_steps(recorder, call)) || recorder.replay(call) != nullptr;
     if (!replayed) {
       Words metas;
       put_meta(metas, base::Meta::contiguous(LAZYT_DTYPE_FLOAT32,
@@ -72,6 +72,17 @@ class RecorderTest : public ::testing::Test {
     }
     return replayed;
   }
+  // As a caller does that compares a call as it reads it. False: it is not what is expected.
+  static bool take_in_steps(Recorder& recorder, Call& call) {
+    const Token* token = recorder.next_token();
+    if (!token || token->op != call.op) return false;
+    const uint64_t *role = token->role_words(), *const end = token->meta_words();
+    for (Storage* s : call.operands)
+      if (!recorder.meet(*s, &role, end)) return recorder.unmeet(), false;
+    if (role != end || !std::equal(call.signature.begin(), call.signature.end(), token->words(), token->role_words())) return recorder.unmeet(), false;
+    recorder.take(call, *token);
+    return true;
+  }
   Launch flush() { return flush(recorder); }
   static Launch flush(Recorder& recorder) {
     std::lock_guard lock(recorder.mutex());
@@ -79,6 +90,7 @@ class RecorderTest : public ::testing::Test {
   }
 
   Op add, mul, add_in_place;
+  bool in_steps = true;  // what is expected is taken so
   uint64_t nodes = 0;  // of autograd's graph, before the next call
   Recorder recorder;
 };

@@ -12,7 +12,56 @@
 namespace lazyt::trace {
 namespace {
 
-TEST_F(RecorderTest, TheSecondTimeAStepIsReplayed) {
+class RecorderBothWays : public RecorderTest, public ::testing::WithParamInterface<bool> {
+ protected:
+  RecorderBothWays() { in_steps = GetParam(); }
+};
+INSTANTIATE_TEST_SUITE_P(, RecorderBothWays, ::testing::Bool(), [](const auto& in_steps) { return in_steps.param ? "InSteps" : "AtOnce"; });
+
+TEST_F(RecorderTest, ACallThatIsNotTheExpectedOneHasMetNothing) {
+  Storage a = input(), b = input(), c = input(8), x, y, z;
+  record(add, {&a, &b}, &x);
+  record(mul, {&c, &x}, &y);
+  flush();
+  EXPECT_TRUE(record(add, {&a, &b}, &z));
+  const Token* token = recorder.next_token();
+  ASSERT_TRUE(token);
+  const uint64_t *role = token->role_words(), *const end = token->meta_words();
+  EXPECT_TRUE(recorder.meet(c, &role, end));
+  EXPECT_FALSE(recorder.meet(b, &role, end)) << "the second operand is the first one's result";
+  recorder.unmeet();
+  EXPECT_FALSE(record(mul, {&b, &z}, nullptr));
+  const Launch launch = flush();
+  EXPECT_EQ(launch.inputs.size(), 2u);
+  EXPECT_EQ(launch.tape->slots.size(), 3u);
+}
+
+TEST_F(RecorderTest, AnOperandOfAnotherShapeOrAnotherTraceIsNotWhatWasMet) {
+  Storage a = input(), longer = input(8), x, y;
+  record(add, {&a, &a}, &x);
+  record(mul, {&x, &a}, &y);
+  record(add, {&longer, &longer}, nullptr);
+  flush();
+  record(add, {&a, &a}, &x);
+  record(mul, {&x, &a}, &y);
+  const Token* token = recorder.next_token();
+  ASSERT_TRUE(token);
+  Recorder other;
+  Storage shorter = input(), elsewhere = input(8), pending = input(8);
+  record_on(other, add, {&elsewhere, &elsewhere}, nullptr);
+  record_on(other, add, {&elsewhere, &elsewhere}, &pending);
+  for (Storage* s : {&shorter, &elsewhere, &pending, &a}) {
+    const uint64_t* role = token->role_words();
+    EXPECT_FALSE(recorder.meet(*s, &role, token->meta_words()));
+  }
+  const uint64_t *role = token->role_words(), *const end = token->meta_words();
+  EXPECT_TRUE(recorder.meet(longer, &role, end) && recorder.meet(longer, &role, end));
+  EXPECT_FALSE(recorder.meet(longer, &role, end)) << "no third operand is expected";
+  recorder.unmeet();
+  flush(other), flush();
+}
+
+TEST_P(RecorderBothWays, TheSecondTimeAStepIsReplayed) {
   Storage a = input(), b = input();
   Launch first, second;
   {
@@ -35,7 +84,7 @@ TEST_F(RecorderTest, TheSecondTimeAStepIsReplayed) {
   EXPECT_EQ(recorder.tape_count(), 1u);
 }
 
-TEST_F(RecorderTest, OtherTensorsInTheSameRolesAreTheSameStep) {
+TEST_P(RecorderBothWays, OtherTensorsInTheSameRolesAreTheSameStep) {
   for (int i = 0; i < 3; i++) {
     Storage a = input(), b = input(), x;
     EXPECT_EQ(record(add, {&a, &b}, &x), i > 0);
@@ -43,7 +92,7 @@ TEST_F(RecorderTest, OtherTensorsInTheSameRolesAreTheSameStep) {
   }
 }
 
-TEST_F(RecorderTest, OneTensorInTwoRolesIsAnotherStep) {
+TEST_P(RecorderBothWays, OneTensorInTwoRolesIsAnotherStep) {
   Storage a = input(), b = input(), x, y;
   record(add, {&a, &b}, &x);
   flush();
@@ -51,7 +100,7 @@ TEST_F(RecorderTest, OneTensorInTwoRolesIsAnotherStep) {
   EXPECT_EQ(flush().inputs.size(), 1u);
 }
 
-TEST_F(RecorderTest, AChangedNumberIsReplayed) {
+TEST_P(RecorderBothWays, AChangedNumberIsReplayed) {
   Storage a = input(), x, y;
   record(mul, {&a}, &x, 1.0, true);
   flush();
@@ -64,7 +113,7 @@ TEST_F(RecorderTest, AChangedNumberIsReplayed) {
   EXPECT_EQ(number, 0.0);
 }
 
-TEST_F(RecorderTest, ADeviationKeepsThePrefix) {
+TEST_P(RecorderBothWays, ADeviationKeepsThePrefix) {
   Storage a = input(), b = input(), x, y, z, w;
   record(add, {&a, &b}, &x);
   record(add, {&x, &b}, &y);
@@ -89,7 +138,7 @@ void expect_same_tape(const Tape& a, const Tape& b) {
   for (size_t i = 0; i < a.tokens.size(); i++) EXPECT_EQ(a.tokens[i].prefix_hash, b.tokens[i].prefix_hash) << i;
 }
 
-TEST_F(RecorderTest, BehindADeviationWhatIsTheSameIsFollowed) {
+TEST_P(RecorderBothWays, BehindADeviationWhatIsTheSameIsFollowed) {
   Storage a = input(), b = input();
   Recorder plain;
   plain.set_replay(false);
@@ -118,7 +167,7 @@ TEST_F(RecorderTest, BehindADeviationWhatIsTheSameIsFollowed) {
   EXPECT_EQ(launch.inputs.size(), 5u);  // four tensors and the number
 }
 
-TEST_F(RecorderTest, BehindACallMoreNothingIsTheSame) {
+TEST_P(RecorderBothWays, BehindACallMoreNothingIsTheSame) {
   Storage a = input(), b = input(), x, y, z, v, w;
   record(add, {&a, &b}, &x);
   record(mul, {&x, &b}, &y);
@@ -129,7 +178,7 @@ TEST_F(RecorderTest, BehindACallMoreNothingIsTheSame) {
   EXPECT_EQ(flush().tape->tokens.back().first_result, 4u);
 }
 
-TEST_F(RecorderTest, SeveralTapesWithOneBeginningAreTold) {
+TEST_P(RecorderBothWays, SeveralTapesWithOneBeginningAreTold) {
   Storage a = input(), b = input();
   for (int round = 0; round < 3; round++)
     for (Op* last : {&add, &mul}) {
@@ -142,7 +191,7 @@ TEST_F(RecorderTest, SeveralTapesWithOneBeginningAreTold) {
   EXPECT_EQ(recorder.tape_count(), 2u);
 }
 
-TEST_F(RecorderTest, AnEarlierEndIsAnotherTape) {
+TEST_P(RecorderBothWays, AnEarlierEndIsAnotherTape) {
   Storage a = input(), b = input(), x, y, z;
   record(add, {&a, &b}, &x);
   record(add, {&x, &b}, &y);
@@ -153,7 +202,7 @@ TEST_F(RecorderTest, AnEarlierEndIsAnotherTape) {
   EXPECT_EQ(longer.tape->tokens.size(), 2u);
 }
 
-TEST_F(RecorderTest, WhatIsDeadAtTheEndIsNoOutput) {
+TEST_P(RecorderBothWays, WhatIsDeadAtTheEndIsNoOutput) {
   Storage a = input(), y;
   {
     Storage x;
@@ -165,7 +214,7 @@ TEST_F(RecorderTest, WhatIsDeadAtTheEndIsNoOutput) {
   EXPECT_EQ(flush().outputs.size(), 1u);
 }
 
-TEST_F(RecorderTest, OutputsAreAllThatWereEverLive) {
+TEST_P(RecorderBothWays, OutputsAreAllThatWereEverLive) {
   Storage a = input();
   auto step = [&](bool keep) {
     Storage x, y;
@@ -184,7 +233,7 @@ TEST_F(RecorderTest, OutputsAreAllThatWereEverLive) {
   EXPECT_EQ(again.variant.get(), both.variant.get());
 }
 
-TEST_F(RecorderTest, AWrittenInputBecomesAnOutputAndLetsItsOldBytesGo) {
+TEST_P(RecorderBothWays, AWrittenInputBecomesAnOutputAndLetsItsOldBytesGo) {
   Storage a = input(), b = input();
   auto before = a.data;
   record(add_in_place, {&a, &b}, nullptr);
@@ -197,7 +246,7 @@ TEST_F(RecorderTest, AWrittenInputBecomesAnOutputAndLetsItsOldBytesGo) {
   EXPECT_TRUE(launch.inputs[0].data->unique());
 }
 
-TEST_F(RecorderTest, BytesFromOutsideAreANewInput) {
+TEST_P(RecorderBothWays, BytesFromOutsideAreANewInput) {
   Storage a = input(), b = input(), x, y;
   record(add, {&a, &b}, &x);
   {
@@ -208,7 +257,7 @@ TEST_F(RecorderTest, BytesFromOutsideAreANewInput) {
   EXPECT_EQ(flush().inputs.size(), 3u);
 }
 
-TEST_F(RecorderTest, AnUnwrittenStorageTakesTheGeometryOfItsFirstWholeWrite) {
+TEST_P(RecorderBothWays, AnUnwrittenStorageTakesTheGeometryOfItsFirstWholeWrite) {
   Storage a;
   a.size_bytes = 16;
   Storage b = input();
@@ -217,7 +266,7 @@ TEST_F(RecorderTest, AnUnwrittenStorageTakesTheGeometryOfItsFirstWholeWrite) {
   EXPECT_EQ(launch.outputs[0]->meta, base::Meta::contiguous(LAZYT_DTYPE_FLOAT32, {4}));
 }
 
-TEST_F(RecorderTest, EachSettingHasTapesOfItsOwn) {
+TEST_P(RecorderBothWays, EachSettingHasTapesOfItsOwn) {
   Storage x = input(), result;
   auto step = [&](lazyt_compile_flags_t flags) {
     if (recorder.flags() != flags) {
@@ -269,7 +318,7 @@ TEST_F(ManyStepsTest, OfLongOnesTheLast256AreKnown) {
   EXPECT_TRUE(step(5, kCalls));
 }
 
-TEST_F(RecorderTest, WithoutReplayEveryStepIsRecordedAndNoTapeIsKept) {
+TEST_P(RecorderBothWays, WithoutReplayEveryStepIsRecordedAndNoTapeIsKept) {
   recorder.set_replay(false);
   Storage a = input(), b = input();
   for (int i = 0; i < 3; i++) {
@@ -361,7 +410,7 @@ TEST_F(MovingPlaceTest, BehindAnotherDeviationPlacesStayConstants) {
 
 // Two threads, each with a recorder.
 
-TEST_F(RecorderTest, TracesThatShareInputsFollowTheirOwnTapesHoweverTheirCallsInterleave) {
+TEST_P(RecorderBothWays, TracesThatShareInputsFollowTheirOwnTapesHoweverTheirCallsInterleave) {
   Recorder other;
   Storage a = input(), b = input();
   for (int round = 0; round < 4; round++) {
@@ -385,7 +434,7 @@ TEST_F(RecorderTest, TracesThatShareInputsFollowTheirOwnTapesHoweverTheirCallsIn
   EXPECT_EQ(other.tape_count(), 1u);
 }
 
-TEST_F(RecorderTest, WhatIsPendingInAnotherTraceIsMetAfterThatIsCut) {
+TEST_P(RecorderBothWays, WhatIsPendingInAnotherTraceIsMetAfterThatIsCut) {
   Recorder other;
   Storage a = input(), x, y;
   record(add, {&a, &a}, &x);
@@ -400,7 +449,7 @@ TEST_F(RecorderTest, WhatIsPendingInAnotherTraceIsMetAfterThatIsCut) {
   EXPECT_EQ(launch.inputs[1].data.get(), x.data.get());
 }
 
-TEST_F(RecorderTest, AnInputThatAnotherThreadWritesIsANewInputFromThenOn) {
+TEST_P(RecorderBothWays, AnInputThatAnotherThreadWritesIsANewInputFromThenOn) {
   Recorder other;
   Storage a = input(), b = input(), x, y, z;
   auto before = a.data;
@@ -415,7 +464,7 @@ TEST_F(RecorderTest, AnInputThatAnotherThreadWritesIsANewInputFromThenOn) {
   EXPECT_EQ(launch.inputs[2].data.get(), a.data.get());
 }
 
-TEST_F(RecorderTest, AFreedStorageThatIsUsedAgainIsNotTakenForTheOldOne) {
+TEST_P(RecorderBothWays, AFreedStorageThatIsUsedAgainIsNotTakenForTheOldOne) {
   Recorder other;
   Storage a = input(), x, y, z;
   record(add, {&a, &a}, &x);
@@ -426,7 +475,7 @@ TEST_F(RecorderTest, AFreedStorageThatIsUsedAgainIsNotTakenForTheOldOne) {
   EXPECT_EQ(flush().inputs.size(), 2u);
 }
 
-TEST_F(RecorderTest, ACallThatCannotBeRecordedYetLeavesTheSlotsThatOthersKeep) {
+TEST_P(RecorderBothWays, ACallThatCannotBeRecordedYetLeavesTheSlotsThatOthersKeep) {
   Recorder other;
   Storage a = input(), b = input(), x, y, z;
   record(add, {&a, &b}, &x);
@@ -435,7 +484,7 @@ TEST_F(RecorderTest, ACallThatCannotBeRecordedYetLeavesTheSlotsThatOthersKeep) {
   EXPECT_EQ(flush().inputs.size(), 2u);
 }
 
-TEST_F(RecorderTest, ThreadsThatShareAModelRecordAtOnce) {
+TEST_P(RecorderBothWays, ThreadsThatShareAModelRecordAtOnce) {
   constexpr int kThreads = 4, kSteps = 200;
   Storage model[2] = {input(), input()};
   std::deque<Recorder> recorders(kThreads);

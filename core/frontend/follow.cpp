@@ -53,7 +53,6 @@ std::vector<at::Tensor> Bases::make(trace::Recorder& recorder) const {
     made.push_back(make_result({m.dims.data(), m.dims.size()}, {m.strides.data(), m.strides.size()}, to_torch(m.dtype), recorder.device, &state));
     recorder.bind(*state, base.slot);
   }
-  count_created(static_cast<uint32_t>(made.size()));
   return made;
 }
 

@@ -139,7 +139,10 @@ int64_t spanned(c10::IntArrayRef sizes, c10::IntArrayRef strides) {
   return last + 1;
 }
 
-c10::DataPtr new_data(size_t bytes, uint32_t device) {
+// REQUIRES: the recorders' mutex.
+C10_ALWAYS_INLINE c10::DataPtr new_data(size_t bytes, uint32_t device) {
+  static base::Counter& created = base::counter("CreateLtcTensor");
+  created.add_locked();
   // PyTorch checks a device that is made of its parts.
   static const auto devices = []<size_t... i>(std::index_sequence<i...>) {
     return std::array<c10::Device, trace::kMaxDevices>{frontend::device(i)...};
@@ -154,7 +157,7 @@ c10::DispatchKeySet keys_now() {
     const c10::InferenceMode off(false);
     return c10::TensorImpl(c10::DispatchKey::PrivateUse1, caffe2::TypeMeta::Make<float>(), device(0)).key_set();
   }();
-  return C10_LIKELY(!c10::InferenceMode::is_enabled()) ? keys : keys - c10::autograd_dispatch_keyset_with_ADInplaceOrView;
+  return C10_LIKELY(!thread_state().autograd.get_inference_mode()) ? keys : keys - c10::autograd_dispatch_keyset_with_ADInplaceOrView;
 }
 
 // Gives back what a thread kept when it ends.
@@ -201,7 +204,6 @@ class Allocator final : public c10::DeviceAllocator {
 
   c10::DataPtr allocate(size_t n) override {
     std::lock_guard lock(trace::recording_lock);
-    count_created(1);
     return new_data(n, thread_state().device);
   }
   c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
@@ -275,17 +277,9 @@ void note_replaced(const at::Tensor& t) {
   trace::Recorder::replaced(*state);
 }
 
-void count_created(uint32_t tensors) {
-  static base::Counter& created = base::counter("CreateLtcTensor");
-  created.add_locked(tensors);
-}
-
 at::Tensor make_tensor(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype, uint32_t device,
                        trace::Storage** out_state) {
-  {
-    std::lock_guard lock(trace::recording_lock);
-    count_created(1);
-  }
+  std::lock_guard lock(trace::recording_lock);
   return make_result(sizes, strides, dtype, device, out_state);
 }
 
@@ -296,8 +290,9 @@ at::Tensor make_result(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::Sca
   const size_t bytes = static_cast<size_t>(C10_LIKELY(numel != 0) ? numel : spanned(sizes, strides)) * type.itemsize();
   c10::DataPtr data = new_data(bytes, device);
   if (out_state) *out_state = static_cast<trace::Storage*>(data.get_context());
+  static c10::Allocator* const of_device = allocator();
   c10::intrusive_ptr<c10::StorageImpl> storage = c10::make_intrusive<StorageImpl>(
-      c10::StorageImpl::use_byte_size_t(), bytes, std::move(data), allocator(), /*resizable=*/true);
+      c10::StorageImpl::use_byte_size_t(), bytes, std::move(data), of_device, /*resizable=*/true);
   auto impl = c10::make_intrusive<TensorImpl>(c10::TensorImpl::VIEW, std::move(storage), keys_now(), type);
   impl->set_geometry(sizes, strides, numel);
   return at::Tensor(std::move(impl));
@@ -337,7 +332,6 @@ void resize_storage(c10::StorageImpl& storage, size_t size) {
   base::Ref<exec::Data> data = check(session_of(old).materialize(old));
   c10::DataPtr fresh = [&] {
     std::lock_guard lock(trace::recording_lock);
-    count_created(1);
     return new_data(size, old.device);
   }();
   if (data && size > 0) {

@@ -37,10 +37,9 @@ inline trace::Storage* state_if_ours(const at::Tensor& t) {
 // A tensor over a new, unwritten storage of lazyt:device. The state is filled in out_state.
 at::Tensor make_tensor(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype, uint32_t device,
                        trace::Storage** out_state = nullptr);
-// The same for callers that hold the recorder's mutex; they count what they made.
+// The same for callers that hold the recorders' mutex.
 at::Tensor make_result(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype, uint32_t device,
                        trace::Storage** out_state);
-void count_created(uint32_t tensors);
 // A view of self's storage. offset: in elements.
 at::Tensor make_view(const at::Tensor& self, c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t offset);
 

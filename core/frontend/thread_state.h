@@ -3,6 +3,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/AutogradState.h>
 
 #include <array>
 #include <optional>
@@ -56,6 +57,7 @@ struct FreeMemory {
 
 struct ThreadState {
   std::array<Lane, trace::kMaxDevices> lanes;
+  const c10::AutogradState& autograd = c10::AutogradState::get_tls_state();  // the thread's own: PyTorch asks for it by two calls
   uint32_t device = 0;  // the current one, where a call names none
   trace::Call call;
   uint64_t nodes = 0;   // of autograd's graph that the thread had made when it last recorded a call

@@ -48,7 +48,6 @@ void make_results(trace::Recorder& recorder, const uint64_t* metas, uint32_t cou
     out.push_back(make_result({dims, rank}, {dims + rank, rank}, to_torch(dtype), recorder.device, &state));
     recorder.bind(*state, slot);
   }
-  count_created(count);
 }
 
 // Replaces the arguments on the stack by the results.

@@ -1,4 +1,4 @@
-// Expected: a typed call compared with the words that the recorder expects, which it does not become words for.
+// Expected: a typed call, compared argument by argument with the words that the recorder expects, and not written itself.
 #pragma once
 
 #include <ATen/core/IListRef.h>

@@ -119,7 +119,8 @@ class TensorImpl final : public Pooled<c10::TensorImpl, &ThreadState::tensor_imp
   // As set_sizes_and_strides, without its checks and without finding out what is known. numel: row_major_numel
   void set_geometry(c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t numel) {
     if (C10_UNLIKELY(numel == 0)) {
-      if (sizes.size() != 1 || sizes[0] != 0) set_sizes_and_strides(sizes, strides);
+      const bool as_made = sizes.size() == 1 && sizes[0] == 0 && strides[0] == 1;
+      if (!as_made) set_sizes_and_strides(sizes, strides);
       return;
     }
     sizes_and_strides_.resize(sizes.size());

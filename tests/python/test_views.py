@@ -189,3 +189,12 @@ def test_in_place_views_change_geometry_alone(device):
     assert x.shape == (1, 3, 2) and x.stride() == (3, 1, 3)
     x.squeeze_().transpose_(0, 1).add_(1)
     assert torch.equal(x.cpu(), torch.arange(6.0).reshape(2, 3) + 1)
+
+
+def test_views_without_elements_have_the_strides_that_eager_says():
+    of_none = {"cpu": [], "lazyt": []}
+    for device, strides in of_none.items():
+        x = torch.ones(6, 2, device=device)
+        for v in (x[0:0:3, 0], x[2:2].t()[0], x[:, 1][3:3], x.flatten()[0:0:2], x[1:1], x[:, 2:], x[0, :0]):
+            strides.append((v.shape, v.stride(), v.is_contiguous()))
+    assert of_none["lazyt"] == of_none["cpu"]

@@ -82,11 +82,11 @@ class Recorder {
   const uint64_t* replay(Call& call);
   // The same in steps, for a caller that compares as it reads. What the followed tape has next, if all of it is in its words; null: ask replay.
   const Token* next_token() {
-    if (own_ || !replay_ || !tape_ || position_ >= tape_->tokens.size()) return nullptr;
-    const Placed& next = tape_->tokens[position_];
-    if (next.guessed || (next.token->parts | next.token->moved)) return nullptr;
+    if (own_ || !replay_ || !tape_ || position_ >= tape_->tokens.size() || tape_->is_guess(position_)) return nullptr;
+    const Token& next = tape_->token(position_);
+    if (next.parts | next.moved) return nullptr;
     met_.clear();
-    return next.token.get();
+    return &next;
   }
   // Whether the role entry at *role, of those to `end`, says what this trace knows the operand as, or may now know it as; moves on to the
   // next one.

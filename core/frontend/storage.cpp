@@ -1,5 +1,6 @@
 #include "frontend/storage.h"
 
+#include <ATen/EmptyTensor.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/from_blob.h>
 #include <c10/core/AutogradState.h>
@@ -90,7 +91,7 @@ trace::Storage* take_state(size_t bytes, uint32_t device) {
 }
 
 // PyTorch's own objects, but for where their memory comes from.
-template <class Impl, FreeList<FreeMemory, &FreeMemory::next> ThreadState::* kept>
+template <class Impl, KeptList<FreeMemory, &FreeMemory::next> ThreadState::* kept>
 class Pooled : public Impl {
  public:
   using Impl::Impl;
@@ -129,16 +130,6 @@ class TensorImpl final : public Pooled<c10::TensorImpl, &ThreadState::tensor_imp
     numel_ = numel;
   }
 };
-
-// Elements of a storage that has all of a tensor.
-int64_t spanned(c10::IntArrayRef sizes, c10::IntArrayRef strides) {
-  int64_t last = 0;
-  for (size_t i = 0; i < sizes.size(); i++) {
-    if (sizes[i] == 0) return 0;
-    last += (sizes[i] - 1) * strides[i];
-  }
-  return last + 1;
-}
 
 // REQUIRES: the recorders' mutex.
 C10_ALWAYS_INLINE c10::DataPtr new_data(size_t bytes, uint32_t device) {
@@ -288,7 +279,7 @@ at::Tensor make_result(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::Sca
                        trace::Storage** out_state) {
   const caffe2::TypeMeta type = c10::scalarTypeToTypeMeta(dtype);
   const int64_t numel = TensorImpl::row_major_numel(sizes, strides);
-  const size_t bytes = static_cast<size_t>(C10_LIKELY(numel != 0) ? numel : spanned(sizes, strides)) * type.itemsize();
+  const size_t bytes = C10_LIKELY(numel != 0) ? static_cast<size_t>(numel) * type.itemsize() : at::detail::computeStorageNbytes(sizes, strides, type.itemsize());
   c10::DataPtr data = new_data(bytes, device);
   if (out_state) *out_state = static_cast<trace::Storage*>(data.get_context());
   static c10::Allocator* const of_device = allocator();

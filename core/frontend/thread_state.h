@@ -28,9 +28,9 @@ constexpr uint32_t kKeep = 0;  // freed memory shall be seen as freed
 constexpr uint32_t kKeep = 256;  // of each kind, by each thread: taking and giving back needs no lock
 #endif
 
-// Things of one kind that are free to be taken, each pointing to the next.
+// Things of one kind that one thread keeps, free to be taken, each pointing to the next.
 template <class T, T* T::* next>
-class FreeList {
+class KeptList {
  public:
   // The last one that was kept; null: there is none.
   T* take() {
@@ -63,8 +63,8 @@ struct ThreadState {
   uint64_t nodes = 0;   // of autograd's graph that the thread had made when it last recorded a call
   bool hooked = false;  // their tensors were given to hooks
   std::vector<at::Tensor> fresh;
-  std::array<FreeList<trace::Storage, &trace::Storage::next>, kKeptOrders> states;  // of small storages
-  FreeList<FreeMemory, &FreeMemory::next> storage_impls, tensor_impls;              // of freed StorageImpls and TensorImpls
+  std::array<KeptList<trace::Storage, &trace::Storage::next>, kKeptOrders> states;  // of small storages
+  KeptList<FreeMemory, &FreeMemory::next> storage_impls, tensor_impls;              // of freed StorageImpls and TensorImpls
 };
 
 // Of this thread; null before its first use and after its end. One word, so that every process has the static

@@ -112,8 +112,6 @@ void Recorder::forget_elsewhere(Storage& s) {
 // `parts` (bits) become part inputs; their offsets leave the signature. False, and nothing has changed, if an operand
 // is pending in another trace, or lies on another device.
 bool Recorder::take_roles(Call& call, uint64_t parts) {
-  const size_t inputs = inputs_.size();
-  const uint32_t slot = next_slot_;
   call.roles.clear();
   met_.clear();
   offsets_.clear();
@@ -140,13 +138,13 @@ bool Recorder::take_roles(Call& call, uint64_t parts) {
       continue;
     }
     if (s->device != device) {
-      undo_roles(inputs, slot);
+      undo_roles();
       return false;
     }
     if (s->recorder && s->recorder != this) {
       if (s->pending) {
         blocked_by_ = s->recorder;
-        undo_roles(inputs, slot);
+        undo_roles();
         return false;
       }
       if (const uint32_t* kept = slot_kept_for(*s)) {
@@ -155,15 +153,11 @@ bool Recorder::take_roles(Call& call, uint64_t parts) {
       }
       if (s->epoch == s->recorder->epoch_) s->recorder->elsewhere_[s] = s->slot, s->shared = true;
     }
-    s->recorder = this;
-    s->epoch = epoch_;
-    s->slot = next_slot_++;
-    met_.push_back({s});
+    take_whole(*s);
     if (s->data) {
       call.roles.push_back(kNewInput | s->slot);
       put_meta(call.roles, s->data->meta);
       call.roles.push_back(s->size_bytes);
-      inputs_.push_back({s->data});
     } else {
       call.roles.push_back(kUninitialised | s->slot);
       call.roles.push_back(s->size_bytes);
@@ -172,7 +166,16 @@ bool Recorder::take_roles(Call& call, uint64_t parts) {
   return true;
 }
 
-// As take_roles does it, for a whole operand of which no other trace knows anything.
+// Under the trace's next slot; what has data is an input.
+void Recorder::take_whole(Storage& s) {
+  s.recorder = this;
+  s.epoch = epoch_;
+  s.slot = next_slot_++;
+  met_.push_back({&s});
+  if (s.data) inputs_.push_back({s.data});
+}
+
+// As take_roles does it, for an operand of which no other trace knows anything.
 bool Recorder::meet_first(Storage& s, const uint64_t** role, const uint64_t* end) {
   const uint64_t* w = *role;
   if (s.device != device || s.shared || s.pending || (s.recorder && s.recorder != this && s.epoch == s.recorder->epoch_)) return false;
@@ -184,31 +187,22 @@ bool Recorder::meet_first(Storage& s, const uint64_t** role, const uint64_t* end
     const size_t rank = meta.dims.size();
     if (w[1] != (static_cast<uint64_t>(meta.dtype) | rank << 8)) return false;
     if (!std::equal(meta.dims.begin(), meta.dims.end(), w + 2) || !std::equal(meta.strides.begin(), meta.strides.end(), w + 2 + rank)) return false;
-    inputs_.push_back({s.data});
   }
-  s.recorder = this;
-  s.epoch = epoch_;
-  s.slot = next_slot_++;
-  met_.push_back({&s});
+  take_whole(s);
   *role = size + 1;
   return true;
 }
 
-void Recorder::forget_met() {
+// What the call has met, it has not.
+void Recorder::undo_roles() {
   for (const Met& m : met_) {
-    m.storage->epoch = 0;
-    if (m.storage->data) inputs_.pop_back();
+    if (!m.part) m.storage->epoch = 0;
+    if (m.part || m.storage->data) inputs_.pop_back();
   }
   next_slot_ -= static_cast<uint32_t>(met_.size());
-  met_.clear();
-}
-
-void Recorder::undo_roles(size_t inputs, uint32_t slot) {
-  for (const Met& m : met_)
-    if (!m.part) m.storage->epoch = 0;
   for (auto [w, offset] : offsets_) w[1] = offset;
-  inputs_.resize(inputs);
-  next_slot_ = slot;
+  met_.clear();
+  offsets_.clear();
 }
 
 // A dense piece of data that this trace does not know as a whole, only read.
@@ -344,14 +338,14 @@ bool Recorder::matches(Call& call, const Tape& tape, size_t token) {
 }
 
 // Another known tape with the same beginning and this call next? The call has those parts and moved words;
-// a tape that wants others gets them. inputs, slot: how many there were before the call.
-bool Recorder::switch_tape(Call& call, uint64_t parts, uint64_t moved, size_t inputs, uint32_t slot) {
+// a tape that wants others gets them.
+bool Recorder::switch_tape(Call& call, uint64_t parts, uint64_t moved) {
   for (size_t i = tapes_.size(); i-- > 0;) {
     const Tape& t = *tapes_[i];
     if (tapes_[i] == tape_ || position_ >= t.tokens.size() || t.token(position_).op != call.op) continue;
     if (const Token& token = t.token(position_); token.parts != parts || token.moved != moved) {
       unmove_words(call);  // both write into the same words
-      undo_roles(inputs, slot);
+      undo_roles();
       parts = can_be_parts(call, token.parts) ? token.parts : 0;
       moved = can_move(call, token.moved) ? token.moved : 0;
       take_roles(call, parts);
@@ -413,8 +407,6 @@ const uint64_t* Recorder::replay(Call& call) {
   if (own_) return replay_parent(call);
   if (position_ == 0 && !tape_) follow_tape(guess_);
   if (!tape_ && tapes_.empty()) return nullptr;
-  size_t inputs = inputs_.size();
-  uint32_t slot = next_slot_;
   uint64_t parts = 0, moved = 0;
   if (tape_ && position_ < tape_->tokens.size()) parts = tape_->token(position_).parts, moved = tape_->token(position_).moved;
   if (parts && !can_be_parts(call, parts)) parts = 0;
@@ -423,8 +415,8 @@ const uint64_t* Recorder::replay(Call& call) {
   if (moved && !can_move(call, moved)) moved = 0;
   if (moved) move_words(call, moved);
   const bool is_next = tape_ && matches(call, *tape_, position_);
-  if (is_next ? tape_->is_guess(position_) : !((position_ == 0 || tape_) && switch_tape(call, parts, moved, inputs, slot))) {
-    undo_roles(inputs, slot);
+  if (is_next ? tape_->is_guess(position_) : !((position_ == 0 || tape_) && switch_tape(call, parts, moved))) {
+    undo_roles();
     unmove_words(call);
     return nullptr;
   }
@@ -439,14 +431,12 @@ bool Recorder::take_as(Call& call, const Tape& tape) {
   const Token& token = tape.token(position_);
   if (token.op != call.op || token.signature != call.signature.size()) return false;
   if (!can_be_parts(call, token.parts) || !can_move(call, token.moved)) return false;
-  const size_t inputs = inputs_.size();
-  const uint32_t slot = next_slot_;
   if (!take_roles(call, token.parts)) return false;
   moved_.clear();
   if (token.moved) move_words(call, token.moved);
   if (next_slot_ == tape.tokens[position_].first_result && matches(call, tape, position_)) return true;
   unmove_words(call);
-  undo_roles(inputs, slot);
+  undo_roles();
   return false;
 }
 
@@ -515,13 +505,12 @@ const uint64_t* Recorder::confirm_guess(Call& call, const Words& metas, uint32_t
   if (next_gate_ == SIZE_MAX && !early_) find_gates();  // it may have been compiled meanwhile
   const Token& token = tape_->token(position_);
   if (token.fresh != fresh || token.metas != metas.size() || std::memcmp(token.meta_words(), metas.data(), token.metas * 8) != 0) return nullptr;
-  const size_t inputs = inputs_.size();
   const uint32_t slot = next_slot_;
   if (!take_as(call, *tape_)) return nullptr;
   const std::vector<Slot> made = slots_of(call, slot, metas.data(), fresh);
   if (!std::equal(made.begin(), made.end(), tape_->slots.begin() + slot, [](const Slot& a, const SlotRef& b) { return a == *b; })) {
     unmove_words(call);
-    undo_roles(inputs, slot);
+    undo_roles();
     return nullptr;
   }
   commit(call, token);

@@ -85,7 +85,7 @@ class Recorder {
     if (own_ || !replay_ || !tape_ || position_ >= tape_->tokens.size() || tape_->is_guess(position_)) return nullptr;
     const Token& next = tape_->token(position_);
     if (next.parts | next.moved) return nullptr;
-    met_.clear();
+    met_.clear(), offsets_.clear();
     return &next;
   }
   // Whether the role entry at *role, of those to `end`, says what this trace knows the operand as, or may now know it as; moves on to the
@@ -97,7 +97,7 @@ class Recorder {
   }
   // The call was another one, if it was not taken: what it has met, it has not.
   void unmeet() {
-    if (!met_.empty()) forget_met();
+    if (!met_.empty()) undo_roles();
   }
   // The call is that token; its numbers and what it writes are filled. Records it and returns as replay.
   const uint64_t* take(Call& call, const Token& token) {
@@ -201,9 +201,9 @@ class Recorder {
  private:
   bool matches(Call& call, const Tape& tape, size_t token);
   bool take_roles(Call& call, uint64_t parts);
-  void forget_met();
+  void take_whole(Storage& s);
   bool meet_first(Storage& s, const uint64_t** role, const uint64_t* end);
-  void undo_roles(size_t inputs, uint32_t slot);
+  void undo_roles();
   const uint32_t* slot_kept_for(const Storage& s) const;
   bool leads_to(const Segment& s) const;
   static void forget_elsewhere(Storage& s);
@@ -215,7 +215,7 @@ class Recorder {
   static bool can_move(const Call& call, uint64_t moved);
   void move_words(Call& call, uint64_t moved);
   void unmove_words(Call& call);
-  bool switch_tape(Call& call, uint64_t parts, uint64_t moved, size_t inputs, uint32_t slot);
+  bool switch_tape(Call& call, uint64_t parts, uint64_t moved);
   bool goes_on_as_parent(const Call& call, uint64_t parts) const;
   bool take_as(Call& call, const Tape& tape);
   const uint64_t* replay_parent(Call& call);

@@ -37,6 +37,7 @@ class Lru {
   size_t size() const { return order_.size(); }
   size_t evictions() const { return evictions_; }
   void clear() { index_.clear(), order_.clear(); }
+  size_t capacity() const { return capacity_; }
   // Exchanges the contents; each keeps its capacity.
   void swap(Lru& other) { order_.swap(other.order_), index_.swap(other.index_); }
 

@@ -27,6 +27,7 @@ class ProgramCache {
   // Replaces the key's plan. [any thread]
   void insert(const Key& key, base::Ref<exec::Plan> plan);
   size_t size() const;
+  size_t capacity() const { return entries_.capacity(); }
   // What plans share. [any thread]
   Executables& executables() { return executables_; }
   void clear();

@@ -92,12 +92,23 @@ void histc(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   torch::jit::push(*stack, found.to(type));
 }
 
+// ---- randperm without a generator: of the device's own. Eager's takes the CPU's where it runs on the host.
+
+void randperm(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const char* overload = op.operator_name().overload_name.empty() ? "generator" : "generator_out";
+  const size_t count = op.schema().arguments().size();
+  stack->insert(stack->end() - static_cast<int64_t>(count) + 1, c10::IValue());  // behind n
+  c10::Dispatcher::singleton().findSchemaOrThrow("aten::randperm", overload).callBoxed(*stack);
+}
+
 }  // namespace
 
 void register_composed() {
   static torch::Library library(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__,
                                 __LINE__);
   library.impl("isin.Tensor_Tensor", torch::CppFunction::makeFromBoxedFunction<&isin>());
+  library.impl("randperm", torch::CppFunction::makeFromBoxedFunction<&randperm>());
+  library.impl("randperm.out", torch::CppFunction::makeFromBoxedFunction<&randperm>());
   library.impl("histc", torch::CppFunction::makeFromBoxedFunction<&histc>());
 }
 

@@ -154,7 +154,19 @@ class Encoder : Numbers<Encoder> {
                 device_of(args_).value_or(c10::Device(kDeviceType)), " and ", t.device(), "! (when checking argument for argument ", arg.name, " in method ", op_.op.name, ")");
   }
 
+  // What Python says that a symbolic number is.
+  int64_t known(const c10::SymInt& s) {
+    return aside(call_, [&](const Call&) { return s.guard_int(__FILE__, __LINE__); });
+  }
+  at::Scalar known(const at::Scalar& s) {
+    return aside(call_, [&](const Call&) {
+      if (s.isSymInt()) return at::Scalar(s.toLong());
+      return s.isSymFloat() ? at::Scalar(s.toDouble()) : at::Scalar(s.toBool());
+    });
+  }
+
   void scalar(const OpArg& arg, const at::Scalar& s) {
+    if (C10_UNLIKELY(s.isSymbolic())) return scalar(arg, known(s));
     switch (s.type()) {
       case at::kLong: return integer(arg, s.toLong());
       case at::kDouble: return real(arg, s.toDouble());
@@ -218,7 +230,7 @@ class Encoder : Numbers<Encoder> {
       c10::ArrayRef<c10::IValue> list = v.toListRef();
       if (arg.type == ArgType::kIntList) {
         word(tagged(kInts, list.size()));
-        for (const auto& e : list) word(static_cast<uint64_t>(e.toSymInt().guard_int(__FILE__, __LINE__)));
+        for (const auto& e : list) word(static_cast<uint64_t>(known(e.toSymInt())));
         return;
       }
       word(tagged(kList, list.size()));
@@ -234,7 +246,7 @@ class Encoder : Numbers<Encoder> {
       generator_ = v.toGenerator();
       return word(tagged(kGenerator));
     }
-    if (v.isSymInt()) return integer(arg, v.toSymInt().guard_int(__FILE__, __LINE__));
+    if (v.isSymInt()) return integer(arg, known(v.toSymInt()));
     if (v.isComplexDouble()) {
       auto c = v.toComplexDouble();
       word(tagged(kComplex));

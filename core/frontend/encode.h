@@ -18,6 +18,15 @@ enum class Encoded : uint8_t {
   kOnHost,  // a number of 2^63 or more: the words have none
 };
 
+// f(call), which may run code in Python that records calls of its own by the thread's: a kernel for shapes, a guard, a finalizer.
+template <class F>
+auto aside(trace::Call& call, F&& f) {
+  trace::Call kept = std::exchange(call, {});
+  auto result = f(std::as_const(kept));
+  call = std::move(kept);
+  return result;
+}
+
 // Fills call from the arguments on top of the stack, with the device it is for. Takes seed and offset of the generator for random
 // operators: encode each call once. Raises eager's error for tensors of other devices.
 Encoded encode(const TorchOp& op, c10::ArrayRef<c10::IValue> args, trace::Call& call);

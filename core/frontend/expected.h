@@ -57,6 +57,7 @@ class Comparer : Numbers<Comparer> {
   bool take(const trace::OpArg& arg, at::TensorList list) { return take_tensors(arg, list); }
   bool take(const trace::OpArg& arg, const at::ITensorListRef& list) { return take_tensors(arg, list); }
   C10_ALWAYS_INLINE bool take(const trace::OpArg& arg, const at::Scalar& s) {
+    if (C10_UNLIKELY(s.isSymbolic())) return false;
     if (s.type() == at::kLong) integer(arg, s.toLong());
     else if (s.type() == at::kDouble) real(arg, s.toDouble());
     else return false;
@@ -129,7 +130,7 @@ template <class First, class... Rest>
   const trace::Storage* state = storage_of(first);
   if (C10_UNLIKELY(!state)) return Replay::kUnknown;
   const Lane& lane = thread.lanes[state->device];
-  if (C10_UNLIKELY(!lane.recorder || !has_settings_of(lane, op.op.multiplies))) return Replay::kUnknown;
+  if (C10_UNLIKELY(!lane.recorder || !has_settings_of(*lane.recorder, op.op.multiplies))) return Replay::kUnknown;
   trace::Recorder& recorder = *lane.recorder;
   thread.fresh.clear();
   std::lock_guard lock(recorder.mutex());

@@ -29,7 +29,7 @@ void put_tensor(trace::WordBuffer& words, const at::Tensor& t) {
 }
 
 bool follow_segment(const Lane& lane, const trace::Segment& s, std::span<trace::Storage* const> operands) {
-  return s.end.tokens < max_pending() && has_settings_of(lane, s.multiplies) && lane.recorder->follow(s, operands);
+  return s.end.tokens < max_pending() && has_settings_of(*lane.recorder, s.multiplies) && lane.recorder->follow(s, operands);
 }
 
 std::optional<Bases::Place> Bases::add(const at::Tensor& t, const trace::Segment& segment) {

@@ -14,6 +14,8 @@
 #include <atomic>
 #include <cstring>
 #include <exception>
+#include <map>
+#include <numeric>
 #include <string_view>
 #include <unordered_map>
 
@@ -245,41 +247,116 @@ std::optional<Answer> without_meta_kernel(const TorchOp& op, c10::ArrayRef<c10::
   }
 }
 
+// Eager's answer for constants; its error, if that is about shapes and dtypes. None: what it raises is about values.
+std::optional<Answer> ask_eager_of_all_values(const TorchOp& op, c10::ArrayRef<c10::IValue> args) {
+  // What zeros and ones both raise is about shapes and dtypes; a singular matrix is about zeros.
+  std::exception_ptr said;
+  bool singular = false;
+  for (int fill = first_fill(op); fill <= kIdentity; fill++) {
+    if (fill == kIdentity && !singular) break;
+    try {
+      return ask_eager(op, args, fill);
+    } catch (const c10::NotImplementedError& e) {
+      // The CPU's kernel lacks the dtype; of those that are made for accelerators the backend may have more.
+      if (lacks_dtype_of_accelerators(e.what_without_backtrace())) return std::nullopt;
+      if (!said) said = std::current_exception();
+    } catch (const c10::LinAlgError&) {
+      singular = true;
+    } catch (...) {
+      if (!said) said = std::current_exception();
+    }
+  }
+  if (said && !singular) std::rethrow_exception(said);
+  return std::nullopt;
+}
+
+// Large operands, on the CPU and small: sizes above kSmall become others that are as equal and as ordered, numbers that name such a
+// size too. Without what overlaps.
+Stack likeness(c10::ArrayRef<c10::IValue> args) {
+  constexpr int64_t kSmall = 12;
+  std::map<int64_t, int64_t> sizes;
+  replace(args, at::kCPU, [&](const at::Tensor& t) {
+    for (int64_t s : t.sizes())
+      if (s > kSmall) sizes.emplace(s, 0);
+    return t;
+  });
+  int64_t next = kSmall;
+  for (auto& [size, small] : sizes) small = next += kSmall;
+  const auto as_small = [&](int64_t s) {
+    const auto it = sizes.find(s);
+    return it == sizes.end() ? s : it->second;
+  };
+  std::unordered_map<const c10::TensorImpl*, at::Tensor> tensors;
+  Stack out = replace(args, at::kCPU, [&](const at::Tensor& t) {
+    at::Tensor& small = tensors[t.unsafeGetTensorImpl()];
+    if (small.defined()) return small;
+    std::vector<int64_t> dims;
+    for (int64_t s : t.sizes()) dims.push_back(as_small(s));
+    const at::Tensor dense = at::empty_strided(t.sizes(), t.strides(), t.options().device(at::kMeta));
+    const at::Tensor order = at::empty_like(dense, dense.options());  // strides of its own where t has holes or is expanded
+    std::vector<int64_t> axes(t.dim()), strides(t.dim());
+    std::iota(axes.begin(), axes.end(), 0);
+    std::ranges::stable_sort(axes, [&](int64_t a, int64_t b) { return order.stride(a) < order.stride(b); });
+    int64_t step = 1;
+    for (int64_t a : axes) strides[a] = std::exchange(step, step * std::max<int64_t>(dims[a], 1));
+    small = at::empty_strided(dims, strides, t.options().device(at::kCPU));
+    return small.zero_();
+  });
+  for (c10::IValue& v : out) {
+    if (v.isInt()) v = as_small(v.toInt());
+    if (!v.isIntList()) continue;
+    std::vector<int64_t> list = v.toIntVector();
+    std::ranges::transform(list, list.begin(), as_small);
+    v = std::move(list);
+  }
+  return out;
+}
+
+// Raises what eager refuses of operands that are too large to ask it about. Meta kernels let some of it pass: PyTorch has them for the
+// shapes of calls that are right. Of a product or convolution that is asked without rows or images: nothing is computed.
+void refuse_as_eager(const TorchOp& op, c10::ArrayRef<c10::IValue> args) {
+  static const auto& rows = *new std::unordered_map<std::string_view, std::vector<size_t>>{
+      {"aten::mm", {0}}, {"aten::addmm", {0, 1}}, {"aten::linear", {0}}, {"aten::bmm", {0, 1}}, {"aten::baddbmm", {0, 1, 2}}, {"aten::convolution", {0}}};
+  if (const auto without = rows.find(op.op.name); without != rows.end()) {
+    std::vector<c10::IValue> fewer = args.vec();
+    const at::Tensor& most = args[without->second.back()].toTensor();
+    // Without any, kernels do not look at dtypes; with all, they do so first.
+    const bool mixed = std::ranges::any_of(args, [&](const c10::IValue& v) { return v.isTensor() && v.toTensor().defined() && v.toTensor().scalar_type() != most.scalar_type(); });
+    for (size_t i : without->second) {
+      const at::Tensor& t = args[i].toTensor();
+      if (!mixed && t.dim() >= 2 && t.size(0) == most.size(0)) fewer[i] = t.narrow(0, 0, 0);
+    }
+    ask_eager_of_all_values(op, fewer);
+    return;
+  }
+  if (is_contraction(op)) return;
+  try {
+    Stack small = likeness(args);
+    op.handle.callBoxed(small);
+  } catch (...) {  // about what they are, or about what stands for them
+    constexpr uint64_t kMostBytes = uint64_t{256} << 20;
+    if (bytes_of(args) <= kMostBytes) ask_eager_of_all_values(op, args);
+  }
+}
+
 std::optional<Answer> probe_as_given(const TorchOp& op, c10::ArrayRef<c10::IValue> args) {
   const uint64_t bytes = bytes_of(args);
-  const bool eager_first = speaks_for_all_values(op) && bytes <= max_probe_bytes(op) && !breaks_eager(op, args);
-  if (eager_first) {
-    // What zeros and ones both raise is about shapes and dtypes; a singular matrix is about zeros.
-    std::exception_ptr said;
-    bool singular = false;
-    for (int fill = first_fill(op); fill <= kIdentity; fill++) {
-      if (fill == kIdentity && !singular) break;
-      try {
-        return ask_eager(op, args, fill);
-      } catch (const c10::NotImplementedError& e) {
-        // The CPU's kernel lacks the dtype; of those that are made for accelerators the backend may have more.
-        if (lacks_dtype_of_accelerators(e.what_without_backtrace())) {
-          said = nullptr;
-          break;
-        }
-        if (!said) said = std::current_exception();
-      } catch (const c10::LinAlgError&) {
-        singular = true;
-      } catch (...) {
-        if (!said) said = std::current_exception();
-      }
-    }
-    if (singular) said = nullptr;
-    if (said) std::rethrow_exception(said);
-  }
+  const bool certain = speaks_for_all_values(op) && !breaks_eager(op, args), eager_first = certain && bytes <= max_probe_bytes(op);
+  if (eager_first)
+    if (auto answer = ask_eager_of_all_values(op, args)) return answer;
+  const auto refuse = [&] {
+    if (certain && !eager_first) refuse_as_eager(op, args);
+  };
   try {
     Answer a = ask_meta(op, args);
+    refuse();
     if (steps_over_pixels_of_few_channels(op, args)) a.results[1] = at::empty_like(args[2].toTensor(), at::kMeta);  // as eager
     return a;
   } catch (const c10::NotImplementedError&) {
     return without_meta_kernel(op, args);
   } catch (...) {
     if (is_custom(op)) return std::nullopt;  // none, or one that refuses: on the host the operator says why
+    refuse();
     // Meta kernels that are written in Python word errors in their own way, and refuse a few calls that eager takes.
     if (eager_first || op.op.random || bytes > kMostBytesForWords || breaks_eager(op, args)) throw;
     return ask_eager(op, args, first_fill(op));

@@ -237,6 +237,7 @@ void register_tracer() {
 void initialize() {
   static std::once_flag once;
   std::call_once(once, [] {
+    free_locks_in_forks();
     register_device();
     register_views();
     register_copies();

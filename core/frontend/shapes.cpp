@@ -92,6 +92,7 @@ ShapeResult compute(const TorchOp& op, c10::ArrayRef<c10::IValue> args) {
       const at::Tensor& result = pure[r.fresh + (op.op.written_order.empty() ? i : op.op.written_order[i])];
       // Pointwise kernels compute as they would without out= and convert; others may compute in out's dtype.
       if (op.has_out && op.overlap == OverlapRule::kNone && result.scalar_type() != written[i].scalar_type()) r.host_reason = "its out= has another dtype";
+      if (op.has_out && result.sizes() != written[i].sizes()) r.host_reason = "eager resizes its out= again, having read it";
       written[i] = result;
     }
   }
@@ -114,24 +115,22 @@ void put_aliases(trace::Words& key, const std::vector<trace::Storage*>& operands
 
 }  // namespace
 
-const ShapeResult& infer(const TorchOp& op, const trace::Call& call, c10::ArrayRef<c10::IValue> args) {
-  thread_local ShapeResult result;
-  thread_local trace::Words key;
-  key.assign(call.signature.begin(), call.signature.end());
+ShapeResult infer(const TorchOp& op, const trace::Call& call, c10::ArrayRef<c10::IValue> args) {
+  trace::Words key(call.signature.begin(), call.signature.end());
   put_aliases(key, call.operands, args);
   key.push_back(static_cast<uint64_t>(c10::get_default_dtype_as_scalartype()));
   base::Hash128 hash = base::hash128(key.data(), key.size() * 8, reinterpret_cast<uint64_t>(&op.op));
   {
     std::lock_guard lock(cache_mutex);
     Entry* e = cache().get(hash);
-    if (e && e->op == &op.op && e->key == key) return result = e->result;
+    if (e && e->op == &op.op && e->key == key) return e->result;
   }
   static base::Counter& misses = base::counter("ShapeCacheMiss");
   misses.add();
-  result = compute(op, args);
+  ShapeResult result = compute(op, args);
   give_back_results();
   std::lock_guard lock(cache_mutex);
-  cache().put(hash, {&op.op, key, result});
+  cache().put(hash, {&op.op, std::move(key), result});
   return result;
 }
 

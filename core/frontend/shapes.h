@@ -21,8 +21,8 @@ struct ShapeResult {
   const char* host_reason = nullptr;  // why the call must run on the host instead
 };
 
-// Raises the operator's own shape and dtype errors. Holds no lock while PyTorch's kernels run. The
-// result is valid until the next call on this thread. [any thread]
-const ShapeResult& infer(const TorchOp& op, const trace::Call& call, c10::ArrayRef<c10::IValue> args);
+// Raises the operator's own shape and dtype errors. Holds no lock while PyTorch's kernels run, and those of Python may
+// record calls of their own. [any thread]
+ShapeResult infer(const TorchOp& op, const trace::Call& call, c10::ArrayRef<c10::IValue> args);
 
 }  // namespace lazyt::frontend

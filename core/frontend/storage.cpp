@@ -6,6 +6,7 @@
 #include <c10/core/AutogradState.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/CPUAllocator.h>
+#include <pthread.h>
 #include <sys/mman.h>
 
 #include <array>
@@ -52,6 +53,7 @@ class StatePool {
     std::lock_guard lock(mutex_);
     free_[order].push_back(state);
   }
+  std::mutex& mutex() { return mutex_; }
 
  private:
   // 1 TiB (more fails under ThreadSanitizer), or what a limit of virtual memory or a simulator leaves.
@@ -108,13 +110,13 @@ using StorageImpl = Pooled<c10::StorageImpl, &ThreadState::storage_impls>;
 class TensorImpl final : public Pooled<c10::TensorImpl, &ThreadState::tensor_impls> {
  public:
   using Pooled::Pooled;
-  // Of a new tensor. How many elements it has where it is row-major, with elements, no stride below 0 and a rank without a channels-last
+  // Of a new tensor. How many elements it has where it is row-major, with elements (a number that 64 bits hold), no stride below 0 and a rank without a channels-last
   // format, which a new one is until told otherwise; else 0.
   static int64_t row_major_numel(c10::IntArrayRef sizes, c10::IntArrayRef strides) {
     int64_t numel = 1;
     if (sizes.size() == 4 || sizes.size() == 5) return 0;
-    for (size_t i = sizes.size(); i-- > 0; numel *= sizes[i])
-      if (sizes[i] == 1 ? strides[i] < 0 : strides[i] != numel) return 0;
+    for (size_t i = sizes.size(); i-- > 0;)
+      if ((sizes[i] == 1 ? strides[i] < 0 : strides[i] != numel) || __builtin_mul_overflow(numel, sizes[i], &numel)) return 0;
     return numel;
   }
   // As set_sizes_and_strides, without its checks and without finding out what is known. numel: row_major_numel
@@ -244,6 +246,19 @@ void delete_state(void* context) {
   if (C10_UNLIKELY(!thread || i >= kKeptOrders || !thread->states[i].keep(state))) pool().give_back(state, order);
 }
 
+void free_locks_in_forks() {
+  const auto lock = [] {
+    trace::recording_lock.lock();
+    pool().mutex().lock();
+  };
+  const auto unlock = [] {
+    pool().mutex().unlock();
+    trace::recording_lock.unlock();
+  };
+  const int failed = ::pthread_atfork(lock, unlock, unlock);
+  TORCH_CHECK(failed == 0, "lazyt: pthread_atfork: ", std::strerror(failed));
+}
+
 c10::Allocator* allocator() {
   static Allocator* a = new Allocator;
   return a;
@@ -269,6 +284,13 @@ void note_replaced(const at::Tensor& t) {
   trace::Recorder::replaced(*state);
 }
 
+int64_t checked_numel(c10::IntArrayRef sizes) {
+  uint64_t count;
+  const bool overflows = c10::safe_multiplies_u64(sizes, &count) || count > std::numeric_limits<int64_t>::max();
+  TORCH_CHECK(!overflows, "numel: integer multiplication overflow");
+  return static_cast<int64_t>(count);
+}
+
 at::Tensor make_tensor(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype, uint32_t device,
                        trace::Storage** out_state) {
   std::lock_guard lock(trace::recording_lock);
@@ -279,7 +301,12 @@ at::Tensor make_result(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::Sca
                        trace::Storage** out_state) {
   const caffe2::TypeMeta type = c10::scalarTypeToTypeMeta(dtype);
   const int64_t numel = TensorImpl::row_major_numel(sizes, strides);
-  const size_t bytes = C10_LIKELY(numel != 0) ? static_cast<size_t>(numel) * type.itemsize() : at::detail::computeStorageNbytes(sizes, strides, type.itemsize());
+  size_t bytes;
+  if (C10_UNLIKELY(numel == 0 || __builtin_mul_overflow(static_cast<size_t>(numel), type.itemsize(), &bytes))) {
+    // What there is to refuse is refused here: a storage that was made and dies wants the mutex.
+    bytes = at::detail::computeStorageNbytes(sizes, strides, type.itemsize());
+    checked_numel(sizes);
+  }
   c10::DataPtr data = new_data(bytes, device);
   if (out_state) *out_state = static_cast<trace::Storage*>(data.get_context());
   static c10::Allocator* const of_device = allocator();

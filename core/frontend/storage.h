@@ -21,6 +21,12 @@ inline bool is_lazy(const at::Tensor& t) { return t.defined() && t.device().type
 
 c10::Allocator* allocator();
 
+// How many elements there are of the sizes; eager's error where 64 bits do not hold the number.
+int64_t checked_numel(c10::IntArrayRef sizes);
+
+// A process that forks takes the locks that are for the death of tensors, so that its child has them free.
+void free_locks_in_forks();
+
 // The lazy state behind a tensor. Errors for layouts that have no storage (sparse, ...).
 trace::Storage& state_of(const at::Tensor& t);
 trace::Storage& state_of(const c10::StorageImpl& s);

@@ -52,7 +52,6 @@ int64_t join_stream(uint32_t device, int64_t stream) {
   const int64_t before = std::exchange(lane.stream, stream);
   if (lane.recorder && lane.recorder == lane.own) return before;  // it records by itself
   lane.recorder = stream == lane.own_stream ? nullptr : trace::Session::get(device).recorder(static_cast<size_t>(stream));
-  lane.default_float = at::ScalarType::Undefined;
   return before;
 }
 

@@ -17,7 +17,6 @@ struct Lane {
   trace::Recorder* recorder = nullptr;  // where its operators go: own, or that of the stream it has joined
   trace::Recorder* own = nullptr;       // for the thread alone
   int64_t own_stream = 0, stream = 0;   // numbers of recorders: its own, the current one
-  at::ScalarType default_float = at::ScalarType::Undefined;  // the recorder's, as far as this thread knows
 };
 
 constexpr int kKeptOrders = 12;  // of storages: 512 bytes to 1 MiB

@@ -20,6 +20,7 @@
 #include "frontend/errors.h"
 #include "frontend/fallback.h"
 #include "frontend/linear.h"
+#include "frontend/overlap.h"
 #include "frontend/registration.h"
 #include "frontend/shapes.h"
 #include "frontend/storage.h"
@@ -78,18 +79,6 @@ void push_results(const TorchOp& op, torch::jit::Stack* stack, std::vector<at::T
   for (auto& v : results) stack->push_back(std::move(v));
 }
 
-// torch.set_default_dtype() changes what the same calls mean.
-void follow_default_dtype(Lane& lane, trace::Recorder& recorder, at::ScalarType now) {
-  const base::DType dtype = from_torch(now);
-  auto same = [&] {
-    std::lock_guard lock(recorder.mutex());
-    if (recorder.default_float() != dtype && recorder.empty()) recorder.set_default_float(dtype);
-    return recorder.default_float() == dtype;
-  };
-  while (!same()) check(trace::Session::get(recorder.device).flush(recorder, trace::FlushReason::kSetting));
-  lane.default_float = now;
-}
-
 // How the program that the call becomes part of is to be run.
 lazyt_compile_flags_t flags_now(bool multiplies, lazyt_compile_flags_t before) {
   static const at::Context& context = at::globalContext();
@@ -99,11 +88,15 @@ lazyt_compile_flags_t flags_now(bool multiplies, lazyt_compile_flags_t before) {
   return flags;
 }
 
-void follow_flags(trace::Recorder& recorder, lazyt_compile_flags_t now) {
+// What the recorder records by becomes what the user's settings are now.
+void follow_settings(trace::Recorder& recorder, bool multiplies) {
+  const base::DType default_float = from_torch(c10::get_default_dtype_as_scalartype());
+  const lazyt_compile_flags_t flags = flags_now(multiplies, recorder.flags());
   auto same = [&] {
     std::lock_guard lock(recorder.mutex());
-    if (recorder.flags() != now && recorder.empty()) recorder.set_flags(now);
-    return recorder.flags() == now;
+    if (recorder.empty() && recorder.default_float() != default_float) recorder.set_default_float(default_float);
+    if (recorder.empty() && recorder.flags() != flags) recorder.set_flags(flags);
+    return recorder.default_float() == default_float && recorder.flags() == flags;
   };
   while (!same()) check(trace::Session::get(recorder.device).flush(recorder, trace::FlushReason::kSetting));
 }
@@ -179,15 +172,19 @@ void wait_for_results(const TorchOp& op, const trace::Call& call, const torch::j
     if (auto data = check(session_of(*s).materialize(*s))) check(data->wait(), *s, data);
 }
 
+// Lists by eager's kernel that goes through them one by one, if there is one.
+bool record_each(const TorchOp& op, torch::jit::Stack* stack) {
+  constexpr auto kOneByOne = c10::DispatchKey::CompositeExplicitAutograd;
+  if (!op.op.name.starts_with("aten::_foreach_") || !op.handle.hasKernelForDispatchKey(kOneByOne)) return false;
+  op.handle.callBoxedForDispatchKey(kOneByOne, *stack);
+  return true;
+}
+
 // Operands on several devices: eager's error, or, where eager goes through a list one by one, its kernel that does so.
 bool record_by_device(TorchOp& op, torch::jit::Stack* stack, const trace::Call& call) {
   const auto elsewhere = std::ranges::find_if(call.operands, [&](const trace::Storage* s) { return s->device != call.device; });
   if (elsewhere == call.operands.end()) return false;
-  constexpr auto kOneByOne = c10::DispatchKey::CompositeExplicitAutograd;
-  if (op.op.name.starts_with("aten::_foreach_") && op.handle.hasKernelForDispatchKey(kOneByOne)) {
-    op.handle.callBoxedForDispatchKey(kOneByOne, *stack);
-    return true;
-  }
+  if (record_each(op, stack)) return true;
   size_t operand = elsewhere - call.operands.begin();
   const auto args = torch::jit::last(*stack, op.op.args.size());
   for (size_t i = 0; i < args.size(); i++) {
@@ -230,10 +227,11 @@ void record_call(TorchOp& op, torch::jit::Stack* stack) {
   if (const Encoded encoded = encode(op, args, call); C10_UNLIKELY(encoded != Encoded::kWhole))
     return encoded == Encoded::kNoted ? record_resolved(op, stack) : call_on_host(op, stack, "a number is 2^63 or more");
   if (C10_UNLIKELY(op.element_numbers != 0)) check_elements(op, args);
+  const auto shapes_of = [&](const trace::Call& kept) { return infer(op, kept, args); };
   std::optional<ShapeResult> of_out;
   if (op.has_out) {
     if (record_by_device(op, stack, call)) return;  // an out= tensor of another shape is resized first, as in eager
-    of_out = infer(op, call, args);
+    of_out = aside(call, shapes_of);
     if (of_out->host_reason) return call_on_host(op, stack, of_out->host_reason);
     if (!of_out->resized.empty()) keep_operands(op, stack, *of_out);
     for (const auto& [index, element, dims, strides] : of_out->resized) {
@@ -248,11 +246,21 @@ void record_call(TorchOp& op, torch::jit::Stack* stack) {
   if (outcome == Replay::kUnknown) {
     record_new_operators();
     if (op.has_composite && !is_plain_linear(op, args)) return record_composite(op, stack);
+    if (writes_across(op, args)) {
+      if (!record_each(op, stack)) call_on_host(op, stack, "what it writes of a list is another's, too");
+      return;
+    }
     if (record_by_device(op, stack, call)) return;
-    const ShapeResult& shapes = of_out ? *of_out : infer(op, call, args);
+    ShapeResult shapes;
+    try {
+      shapes = of_out ? std::move(*of_out) : aside(call, shapes_of);
+    } catch (const c10::Error&) {  // eager's error about one of a list, once those before it are done
+      if (!op.writes_list || !record_each(op, stack)) throw;
+      return;
+    }
     if (shapes.host_reason) return call_on_host(op, stack, shapes.host_reason);
     check_backend_takes(op, call, shapes.metas, shapes.fresh);
-    auto source = source_line();
+    auto source = aside(call, [](const trace::Call&) { return source_line(); });
     outcome = take(thread, [&](trace::Recorder& recorder, uint32_t& count) {
       count = shapes.fresh;
       return recorder.append(call, shapes.metas, shapes.fresh, source);
@@ -273,8 +281,8 @@ size_t max_pending() {
   return n;
 }
 
-bool has_settings_of(const Lane& lane, bool multiplies) {
-  return c10::get_default_dtype_as_scalartype() == lane.default_float && flags_now(multiplies, lane.recorder->flags()) == lane.recorder->flags();
+bool has_settings_of(const trace::Recorder& recorder, bool multiplies) {
+  return from_torch(c10::get_default_dtype_as_scalartype()) == recorder.default_float() && flags_now(multiplies, recorder.flags()) == recorder.flags();
 }
 
 bool one_by_one() {
@@ -297,9 +305,7 @@ Replay replay(ThreadState& thread) {
   call.nodes = nodes_made(thread);
   Lane& lane = thread.lanes[call.device];
   trace::Recorder& recorder = recorder_of(lane, call.device);
-  const at::ScalarType default_now = c10::get_default_dtype_as_scalartype();
-  if (C10_UNLIKELY(default_now != lane.default_float)) follow_default_dtype(lane, recorder, default_now);
-  if (const auto flags = flags_now(call.op->multiplies, recorder.flags()); C10_UNLIKELY(flags != recorder.flags())) follow_flags(recorder, flags);
+  if (C10_UNLIKELY(!has_settings_of(recorder, call.op->multiplies))) follow_settings(recorder, call.op->multiplies);
   return take(thread, [&](trace::Recorder& r, uint32_t& count) {
     const uint64_t* metas = r.replay(thread.call);
     count = metas ? r.fresh_count() : 0;

@@ -35,7 +35,7 @@ bool is_uncounted_write(const TorchOp& op);
 void count_write(const at::Tensor& t);
 
 // Whether the user's settings are those that the recorder records by, for an operator that multiplies matrices or not.
-bool has_settings_of(const Lane& lane, bool multiplies);
+bool has_settings_of(const trace::Recorder& recorder, bool multiplies);
 // Calls that a trace takes before it is cut.
 size_t max_pending();
 

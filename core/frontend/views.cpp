@@ -85,8 +85,8 @@ const at::Tensor& resize_(const at::Tensor& self, at::IntArrayRef size, std::opt
   note_replaced(self);
   if (self.sizes() != size) {
     c10::TensorImpl* impl = self.unsafeGetTensorImpl();
-    const int64_t numel = c10::multiply_integers(size);
-    size_t bytes = (numel + self.storage_offset()) * self.itemsize();
+    const int64_t numel = checked_numel(size);
+    const size_t bytes = at::detail::computeStorageNbytesContiguous(size, self.itemsize(), self.storage_offset());
     c10::StorageImpl* storage = impl->unsafe_storage().unsafeGetStorageImpl();
     const size_t before = storage->nbytes();
     if (numel > 0 && bytes > before) resize_storage(*storage, bytes);  // first: it fails where its bytes did

@@ -8,6 +8,7 @@
 
 #include "base/env.h"
 #include "base/log.h"
+#include "ir/shapes.h"
 #include "ir/verifier.h"
 #include "partition/compile.h"
 #include "passes/decomposition.h"
@@ -66,6 +67,7 @@ base::Result<Compilation> Compilation::begin(Prepared prepared, const base::Ref<
     if (auto s = prepared.program->save(path); !s.ok())
       base::log(LAZYT_LOG_WARNING, "LAZYT_DUMP: " + s.to_string());
   }
+  LAZYT_RETURN_IF_ERROR(ir::verify_shapes(prepared.graph));  // a plugin may take them for granted (PRG-10)
   LAZYT_ASSIGN_OR_RETURN(const int64_t bytes, piece_bytes());
   LAZYT_ASSIGN_OR_RETURN(c.plan_, partition::Compilation::begin(std::move(prepared.graph), prepared.program.get(), device, prepared.flags, host_runner,
                                                                 &result.refusals, &passes::decompose_and_mark,

@@ -9,9 +9,12 @@
 namespace lazyt::trace {
 namespace {
 
-// Tapes that are known: as many as there are programs (cache/program_cache.h), but of long ones, which take memory, a few.
-constexpr size_t kMaxTapes = 1024, kFewTapes = 256, kGrowing = 16;
-constexpr size_t kMaxWords = 8 << 20;  // of more than a few, 64 MiB if they shared none
+// Tapes that are known: as many as there are programs (cache/program_cache.h), which they keep, but of long ones, which take memory,
+// fewer.
+constexpr size_t kFewTapes = 16, kGrowing = 16;
+constexpr size_t kWordsOfAPlan = 40;     // what a program takes for each operator, about: measured with onednn
+constexpr size_t kMaxWords = 64 << 20;  // of more than a few with their programs: 512 MiB
+static size_t kept_words(const Tape& t) { return t.words + kWordsOfAPlan * t.tokens.size(); }
 
 // Guarded by recording_lock.
 uint64_t last_epoch = 0, last_step = 0;
@@ -206,10 +209,19 @@ void Recorder::undo_roles() {
 }
 
 // A dense piece of data that this trace does not know as a whole, only read.
+// Whether the call writes what another of its operands lies in, too: their places decide whether eager refuses it.
+static bool is_written_beside(const Call& call, size_t operand) {
+  const Storage* s = call.operands[operand];
+  const auto written = [&](size_t i) { return std::ranges::find(call.writes, i) != call.writes.end(); };
+  for (size_t i = 0; i < call.operands.size(); i++)
+    if (i != operand && call.operands[i] == s && (written(i) || written(operand))) return true;
+  return false;
+}
+
 bool Recorder::can_be_part(const Call& call, size_t operand, const uint64_t* tensor) const {
   const Storage& s = *call.operands[operand];
   if (operand >= 64 || s.device != device || !s.data || s.pending || s.epoch == epoch_ || slot_kept_for(s)) return false;
-  if (std::find(call.writes.begin(), call.writes.end(), operand) != call.writes.end()) return false;
+  if (std::ranges::find(call.writes, operand) != call.writes.end() || is_written_beside(call, operand)) return false;
   const base::Meta meta = meta_of_tensor(tensor);
   const uint64_t size = meta.span_bytes();
   return meta.is_dense() && size > 0 && size < s.size_bytes;
@@ -272,7 +284,7 @@ uint64_t Recorder::words_that_move(const Call& call, uint64_t parts) const {
       const bool tensor = tag_of(*w) == kTensor;
       const uint64_t bit = bits.next(w);
       if (b[1] != w[1] && std::memcmp(b + 2, w + 2, (n - 2) * 8) == 0 &&
-          !(tensor && ((operand < 64 && parts >> operand & 1) || !has_flat_order(*call.operands[operand], w))))
+          !(tensor && ((operand < 64 && parts >> operand & 1) || is_written_beside(call, operand) || !has_flat_order(*call.operands[operand], w))))
         moved |= bit;
       operand += tensor;
     }
@@ -465,7 +477,7 @@ void Recorder::commit(Call& call, const Token& token) {
 // The trace so far, as a tape that ends here.
 base::Ref<Tape> Recorder::snapshot() const {
   auto own = base::make_ref<Tape>();
-  own->default_float = default_float_;
+  own->default_float = default_float();
   own->flags = flags();
   if (position_ > 0) {
     const Tape& t = *tape_;
@@ -642,14 +654,14 @@ void Recorder::expect(Growth growth) {
 }
 
 void Recorder::evict() {
-  size_t words = tape_->words;
+  size_t words = kept_words(*tape_);
   if (tapes_.size() >= kFewTapes)
-    for (auto& t : tapes_) words += t->words;
-  while (tapes_.size() >= kMaxTapes || (tapes_.size() >= kFewTapes && words > kMaxWords)) {
+    for (auto& t : tapes_) words += kept_words(*t);
+  while (tapes_.size() >= max_tapes_ || (tapes_.size() >= kFewTapes && words > kMaxWords)) {
     auto oldest = std::min_element(tapes_.begin(), tapes_.end(), [](auto& a, auto& b) { return a->used < b->used; });
     for (auto& t : tapes_)
       if (t->next == *oldest) t->next = nullptr;
-    words -= (*oldest)->words;
+    words -= kept_words(**oldest);
     (*oldest)->next = nullptr;
     (*oldest)->forgotten = true;
     tapes_.erase(oldest);
@@ -733,7 +745,7 @@ std::vector<uint32_t> Recorder::pending_slots(const Storage* only) const {
 
 void Recorder::set_default_float(base::DType dtype) {
   clear_tapes();
-  default_float_ = dtype;
+  default_float_.store(dtype, std::memory_order_relaxed);
 }
 
 void Recorder::set_flags(lazyt_compile_flags_t flags) {

@@ -189,9 +189,10 @@ class Recorder {
 
   size_t tape_count() const;
   void set_replay(bool on) { replay_ = on; }
+  void set_max_tapes(size_t n) { max_tapes_ = n; }  // at least 1: they keep programs
   // torch.get_default_dtype(), which decides dtypes of results: known tapes are forgotten. REQUIRES: empty().
   void set_default_float(base::DType dtype);
-  base::DType default_float() const { return default_float_; }
+  base::DType default_float() const { return default_float_.load(std::memory_order_relaxed); }  // [any thread]
   // What the user's settings say of how programs are run. Tapes of other flags are kept apart. REQUIRES: empty().
   void set_flags(lazyt_compile_flags_t flags);
   lazyt_compile_flags_t flags() const { return flags_.load(std::memory_order_relaxed); }  // [any thread]
@@ -251,7 +252,8 @@ class Recorder {
   void evict();
 
   bool replay_ = true;
-  base::DType default_float_ = LAZYT_DTYPE_FLOAT32;
+  size_t max_tapes_ = 1024;
+  std::atomic<base::DType> default_float_ = LAZYT_DTYPE_FLOAT32;
   std::atomic<lazyt_compile_flags_t> flags_ = 0;
   uint64_t epoch_ = 0;  // of the current trace: no other one of the process has it
   uint64_t clock_ = 0;

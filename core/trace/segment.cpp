@@ -139,7 +139,7 @@ bool Recorder::holds(std::span<Storage* const> storages, std::span<const uint32_
 // Whether the trace, as it stands, is what the segment's tape begins with.
 bool Recorder::leads_to(const Segment& s) const {
   if (!replay_ || own_ || s.recorder != this || s.tape->forgotten || position_ != s.begin.tokens) return false;
-  if (s.tape->flags != flags() || s.tape->default_float != default_float_) return false;
+  if (s.tape->flags != flags() || s.tape->default_float != default_float()) return false;
   return position_ == 0 || tape_ == s.tape || s.tape->begins_as(*tape_, position_);
 }
 

@@ -138,6 +138,7 @@ Recorder& Session::take_recorder() {
     if (idle_.empty()) {
       recorders_.push_back(std::make_unique<Recorder>(index));
       recorders_.back()->set_replay(replay_);
+      recorders_.back()->set_max_tapes(programs_.capacity());
       return *recorders_.back();
     }
     taken = idle_.back();
@@ -402,8 +403,9 @@ void Session::execute(Launch& launch, const base::Ref<loader::Device>& device) {
   const DefaultArithmetic arithmetic;
   try {
     run(launch, device);
-  } catch (const std::exception& e) {  // out of memory in the host, say: only this launch fails
-    auto error = base::Status(LAZYT_CODE_RESOURCE_EXHAUSTED, std::string("lazyt: the host failed to run a program: ") + e.what());
+  } catch (const std::exception& e) {  // only this launch fails
+    const bool memory = dynamic_cast<const std::bad_alloc*>(&e);
+    const base::Status error(memory ? LAZYT_CODE_RESOURCE_EXHAUSTED : LAZYT_CODE_INTERNAL, std::string("lazyt: the host failed to run a program: ") + e.what());
     for (auto& out : launch.outputs) out->poison(error);
   }
 }

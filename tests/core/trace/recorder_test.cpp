@@ -311,11 +311,21 @@ TEST_F(ManyStepsTest, TheLastThousandAreKnown) {
   EXPECT_FALSE(step(10));
 }
 
-TEST_F(ManyStepsTest, OfLongOnesTheLast256AreKnown) {
-  constexpr int kCalls = 3000;
-  for (int64_t size = 1; size <= 260; size++) EXPECT_FALSE(step(size, kCalls));
-  EXPECT_EQ(recorder.tape_count(), 256u);
-  EXPECT_TRUE(step(5, kCalls));
+TEST_F(ManyStepsTest, AsManyAreKnownAsProgramsMayBeKept) {
+  recorder.set_max_tapes(40);
+  for (int64_t size = 1; size <= 50; size++) EXPECT_FALSE(step(size));
+  EXPECT_EQ(recorder.tape_count(), 40u);
+  EXPECT_TRUE(step(11));
+  EXPECT_FALSE(step(10));
+}
+
+TEST_F(ManyStepsTest, OfLongOnesFewerAreKnown) {
+  constexpr int kCalls = 20000;
+  for (int64_t size = 1; size <= 70; size++) EXPECT_FALSE(step(size, kCalls));
+  EXPECT_GT(recorder.tape_count(), 40u);
+  EXPECT_LT(recorder.tape_count(), 70u);
+  EXPECT_TRUE(step(40, kCalls));
+  EXPECT_FALSE(step(1, kCalls));
 }
 
 TEST_P(RecorderBothWays, WithoutReplayEveryStepIsRecordedAndNoTapeIsKept) {

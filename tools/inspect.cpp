@@ -8,6 +8,7 @@
 
 #include "ir/program.h"
 #include "ir/text.h"
+#include "program_file.h"
 #include "verbs.h"
 
 namespace lazyt::tools {
@@ -41,7 +42,7 @@ void print_json(const std::string& file, const ir::Program& program, const ir::G
 }
 
 int run(const std::string& file, bool summary, bool json) {
-  auto program = ir::Program::load(file);
+  auto program = load_program(file);
   if (!program.ok()) {
     fmt::print(stderr, "{}: {}\n", file, program.status().to_string());
     return 1;

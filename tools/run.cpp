@@ -17,6 +17,7 @@
 #include "ir/program.h"
 #include "ir/shapes.h"
 #include "loader/loader.h"
+#include "program_file.h"
 #include "verbs.h"
 
 namespace lazyt::tools {
@@ -158,7 +159,7 @@ int fail(const base::Status& status) {
 }
 
 int run_file(const Arguments& args) {
-  auto program = ir::Program::load(args.file);
+  auto program = load_program(args.file);
   if (!program.ok()) return fail(program.status());
   const ir::Graph graph = program.value()->to_graph();
   if (base::Status fits = ir::verify_shapes(graph); !fits.ok()) return fail(std::move(fits).with_note("file", args.file));

@@ -40,12 +40,18 @@ bool is_whole(const Record& r) {
 
 }  // namespace
 
+bool is_recording(const std::string& path) {
+  char first[sizeof kMagic] = {};
+  std::ifstream(path, std::ios::binary).read(first, sizeof first);
+  return std::memcmp(first, kMagic, sizeof kMagic) == 0;
+}
+
 base::Result<std::vector<Record>> read_recording(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   if (!in) return base::not_found(fmt::format("recording: cannot open {}", path));
   const std::vector<char> all{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
   if (all.size() < sizeof kMagic || std::memcmp(all.data(), kMagic, sizeof kMagic) != 0)
-    return base::invalid_argument(fmt::format("recording: {} is not what the layer `record` writes", path));
+    return base::invalid_argument(fmt::format("recording: {} is not what the layer `record` writes (a program, .lzp, is run by `lazyt run`)", path));
   std::vector<Record> records;
   auto damaged = [&](size_t at) {
     return base::Status(LAZYT_CODE_DATA_LOSS, fmt::format("recording: {} is damaged or cut off at byte {}", path, at));

@@ -37,6 +37,8 @@ struct Record {
   std::vector<uint8_t> bytes;
 };
 
+bool is_recording(const std::string& path);  // by its first bytes
+
 // The whole file. INVALID_ARGUMENT or DATA_LOSS says what is wrong with it.
 base::Result<std::vector<Record>> read_recording(const std::string& path);
 

@@ -82,6 +82,9 @@ void Validate::check_kept(const Work& work, lazyt_code_t outcome) {
     if (--kept.buffer->looks == 0) looked_.notify_all();
     lock.unlock();
     if (!now || *now == kept.bytes) continue;
+    lock.lock();
+    contents_.clear();  // of what the plugin changed, the host is not asked why
+    lock.unlock();
     if (kept.donated)
       report(Side::kPlugin, "EXE-6", work.function,
              "memory is short, and the bytes of a donated input changed");

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <new>
+
 #include "base/counters.h"
 #include "base/log.h"
 #include "loader/per_process.h"
@@ -131,6 +133,23 @@ base::Status answered(const Subject& subject, const char* function, lazyt_status
   if (!status) return {};
   return take_status(status).with_note("plugin " + subject.plugin(), function);
 }
+
+base::Status escaped(const Subject& subject, const char* function) {
+  lazyt_code_t code = LAZYT_CODE_INTERNAL;
+  std::string what = "an exception that is no std::exception";
+  try {
+    throw;
+  } catch (const std::bad_alloc&) {
+    code = LAZYT_CODE_RESOURCE_EXHAUSTED, what = "std::bad_alloc";
+  } catch (const std::exception& e) {
+    what = fmt::format("an exception: '{}'", e.what());
+  } catch (...) {
+  }
+  return {code, fmt::format("plugin '{}' broke C-7 in {}: it let out {}; it must return a status instead (lazyt::plugin::guard makes one)",
+                            subject.plugin(), function, what)};
+}
+
+void log_escaped(const Subject& subject, const char* function) { base::log(LAZYT_LOG_ERROR, escaped(subject, function).to_string()); }
 
 }  // namespace detail
 

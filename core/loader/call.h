@@ -61,16 +61,24 @@ namespace detail {
 // Runs task on an idle worker, without waiting.
 void hand_over(std::function<void()> task, std::function<void(const base::Status&)> lost);
 base::Status answered(const Subject& subject, const char* function, lazyt_status_t* status);
+// Of the C++ exception being handled, which the plugin's function let out (C-7).
+base::Status escaped(const Subject& subject, const char* function);
+void log_escaped(const Subject& subject, const char* function);
 
 // REQUIRES: on a worker, or no deadline, or a synchronous subject.
 template <class Out, class F>
 base::Status call_here(const Subject& subject, const char* function, Out& out, F& f,
                        std::chrono::nanoseconds limit) {
   Slot* slot = Slot::current();
-  if (!slot) return answered(subject, function, f(out));
-  slot->enter(subject, function, limit);
-  lazyt_status_t* status = f(out);
-  if (slot->leave()) return answered(subject, function, status);
+  lazyt_status_t* status = nullptr;
+  base::Status exception;
+  if (slot) slot->enter(subject, function, limit);
+  try {
+    status = f(out);
+  } catch (...) {
+    exception = escaped(subject, function);
+  }
+  if (!slot || slot->leave()) return exception.ok() ? answered(subject, function, status) : exception;
   (void)take_status(status);
   return subject.lost_status();
 }
@@ -139,7 +147,11 @@ void give_back(const Subject& subject, const base::RefCounted& owner, const char
     if (subject->lost()) return subject->keep(handle);
     Slot* slot = Slot::current();
     if (slot) slot->enter(*subject, function, deadline());
-    release(handle);
+    try {
+      release(handle);
+    } catch (...) {
+      detail::log_escaped(*subject, function);
+    }
     if (slot) (void)slot->leave();
   };
   if (releases_run_here() || (subject.synchronous() && Worker::has_turn())) return run();

@@ -148,8 +148,9 @@ Check check_handshake(const lazyt_plugin_t* p, const Subject& subject) {
     out.answer = p->handshake(seed, &out.fields);
     return nullptr;
   });
-  if (!called.ok()) return Failure{Reason::kHung, called.to_string()};
+  if (!called.ok()) return Failure{subject.lost() ? Reason::kHung : Reason::kHandshake, called.to_string()};
   const uint64_t answer = theirs.answer;
+  if (answer == seed) return Failure{Reason::kHandshake, "answered with the seed itself; it must return seed ^ LAZYT_HANDSHAKE_MASK"};
   if (answer != (seed ^ LAZYT_HANDSHAKE_MASK))
     return Failure{Reason::kHandshake, fmt::format("answered {:#x} to {:#x}, expected {:#x}: 64-bit arguments do not cross", answer,
                                                    seed, seed ^ LAZYT_HANDSHAKE_MASK)};

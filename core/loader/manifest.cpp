@@ -48,12 +48,17 @@ bool valid_name(const std::string& name) {
 base::Result<Manifest> read_manifest(const std::string& path) {
   std::ifstream in(path);
   if (!in) return base::invalid_argument("cannot be read");
-  const json root = json::parse(in, nullptr, false);
-  const bool ours = std::filesystem::path(path).filename().string().starts_with("lazyt_");
-  if (!root.is_object() || !root.contains("lazyt_manifest")) {
-    if (!ours) return base::not_found("not a lazyt manifest");
-    return base::invalid_argument(root.is_discarded() ? "not valid JSON" : "field 'lazyt_manifest' is missing");
+  json root;
+  std::string wrong = "field 'lazyt_manifest' is missing";
+  try {
+    root = json::parse(in);
+  } catch (const json::parse_error& e) {  // "[json.exception.parse_error.101] parse error at line 3, column 1: ..."
+    const std::string_view said = e.what();
+    wrong = fmt::format("not valid JSON: {}", said.substr(said.find("] ") + 2));
   }
+  const bool ours = std::filesystem::path(path).filename().string().starts_with("lazyt_");
+  if (!root.is_object() || !root.contains("lazyt_manifest"))
+    return ours ? base::invalid_argument(std::move(wrong)) : base::not_found("not a lazyt manifest");
   Manifest m;
   uint32_t format = 0;
   LAZYT_RETURN_IF_ERROR(integer(root, "lazyt_manifest", true, format));

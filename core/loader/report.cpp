@@ -18,7 +18,7 @@ constexpr Words kWords[] = {
     {"loaded", ""},
     {"found", ""},
     {"file-missing", "Install the plugin again, or correct the path."},
-    {"bad-manifest", "Correct the manifest (abi/manifest.schema.json says what belongs in it), or install the plugin again."},
+    {"bad-manifest", "Correct the manifest (`lazyt sdk schema` prints where its schema lies), or install the plugin again."},
     {"untrusted-path",
      "Use absolute paths; take the write permission for others away with chmod o-w; with elevated privileges, install into a system folder."},
     {"not-a-library", "Install the plugin again: this file is damaged or is something else."},
@@ -33,7 +33,7 @@ constexpr Words kWords[] = {
     {"host-too-old", "Update lazyt, or install an older version of the plugin."},
     {"struct-too-short", "Rebuild the plugin with the released headers; struct_size must be sizeof the whole table."},
     {"missing-slot", "The plugin is incomplete: its vendor must fill the slot that is named."},
-    {"handshake", "The plugin was compiled with other conventions (such as -fshort-enums or packing): rebuild it without them."},
+    {"handshake", "See what differs; a plugin that was compiled with other conventions (such as -fshort-enums or packing) is to be rebuilt without them."},
     {"init-failed", "The plugin could not start; see its message."},
     {"no-device", "Check the device and its driver; or choose another backend with LAZYT_BACKEND."},
     {"duplicate-name", "Remove one of the two, or give the path of the one you want in LAZYT_BACKEND."},
@@ -43,7 +43,7 @@ constexpr Words kWords[] = {
     {"stack-overflow", "Report this to the plugin's vendor: it recurses without end, or wants more stack than `ulimit -s` gives."},
     {"disabled", "Correct or unset the variable that is named."},
     {"not-allowed", "If you trust this library, add the sum to the list: sha256sum FILE."},
-    {"not-conformant", "Have it judged: lazyt conformance NAME --verdict; or unset LAZYT_REQUIRE_CONFORMANCE."},
+    {"not-conformant", "Have it judged: lazyt conformance NAME --verdict (with --profile full for `full`); or unset LAZYT_REQUIRE_CONFORMANCE."},
     {"quarantined", "Install a build that works; `lazyt doctor NAME` tries it again and lifts the quarantine if it comes up."},
 };
 static_assert(std::size(kWords) == static_cast<size_t>(Reason::kQuarantined) + 1);

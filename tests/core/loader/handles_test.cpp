@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <new>
+#include <stdexcept>
 
 #include "loader/loader.h"
 
@@ -27,6 +29,39 @@ struct WithoutLayers {
   WithoutLayers() { unsetenv("LAZYT_LAYERS"); }
   ~WithoutLayers() { setenv("LAZYT_LAYERS", before.c_str(), 1); }
 };
+
+// Calls the plugin's `function`, which lets out what `thrown` throws.
+base::Status call_that_throws(const Subject& subject, void (*thrown)()) {
+  int out = 0;
+  return call(subject, "executable.compile", out, [thrown](int&) -> lazyt_status_t* {
+    thrown();
+    return nullptr;
+  });
+}
+
+TEST(Call, AnExceptionThatComesOutIsTheFaultOfThePluginWhichIsNamed) {
+  for (const bool synchronous : {false, true}) {
+    const auto subject = base::make_ref<Subject>("wild", synchronous);
+    const base::Status status = call_that_throws(*subject, [] { throw std::runtime_error("what it says"); });
+    EXPECT_EQ(status.code(), LAZYT_CODE_INTERNAL);
+    for (const char* part : {"'wild'", "C-7", "executable.compile", "what it says", "guard"})
+      EXPECT_NE(status.to_string().find(part), std::string::npos) << part << " in: " << status.to_string();
+    EXPECT_EQ(call_that_throws(*subject, [] { throw 7; }).code(), LAZYT_CODE_INTERNAL);
+    EXPECT_EQ(call_that_throws(*subject, [] { throw std::bad_alloc(); }).code(), LAZYT_CODE_RESOURCE_EXHAUSTED);
+    EXPECT_TRUE(call_that_throws(*subject, [] {}).ok());
+  }
+}
+
+TEST(Call, AReleaseThatThrowsEndsNothing) {
+  const auto subject = base::make_ref<Subject>("wild");
+  int handle = 0;
+  give_back<int>(*subject, *subject, "buffer.release", &handle, [](int* h) {
+    ++*h;
+    throw std::runtime_error("no");
+  });
+  settle();
+  EXPECT_EQ(handle, 1);
+}
 
 class HandlesTest : public testing::Test {
  protected:

@@ -21,6 +21,7 @@ class _NamedDevice(types.ModuleType):
     _seed: int | None = None
 
     def is_available(self) -> bool:
+        self._lazy_init()  # who asks, as a DataLoader that pins memory, goes on to what only the runtime answers
         return True
 
     def is_initialized(self) -> bool:

@@ -27,7 +27,7 @@ def initialize() -> None:
         [f"{Path(str(module.__file__)).parent}{os.sep}" for module in (torch, sys.modules[__package__])]
     )
 
-    from . import _backward, _compile, _library, _optimizer, _plugins, _tensor, device
+    from . import _backward, _compile, _data_parallel, _library, _optimizer, _plugins, _tensor, device
 
     for folder, found_by in _plugins.folders():
         _C.add_plugin_folder(folder, found_by)
@@ -42,6 +42,7 @@ def initialize() -> None:
     _optimizer.install()
     _compile.install()
     _backward.install()
+    _data_parallel.install()
     # Backward then records on the caller's thread: cheaper, and errors know the user's line. The setting is
     # per thread; threads that start later get it from the recorder.
     torch.autograd.set_multithreading_enabled(False)

@@ -21,6 +21,28 @@ def test_autoload_only_names_the_device(run_python):
     assert "[2.0, 2.0]" in out
 
 
+def test_programs_for_the_cpu_go_on_where_the_device_is_named(run_python):
+    """They ask for an accelerator, find one, and take it as far as they would take another."""
+    out = run_python("""
+        import torch, warnings
+        warnings.simplefilter("ignore")
+        data = torch.utils.data.TensorDataset(torch.arange(8.0))
+        for workers in (0, 1):
+            batches = torch.utils.data.DataLoader(data, 4, pin_memory=True, num_workers=workers)
+            assert [b.tolist() for (b,) in batches] == [[0, 1, 2, 3], [4, 5, 6, 7]]
+        torch.manual_seed(0)
+        net = torch.nn.Linear(4, 2)
+        model, x = torch.nn.DataParallel(net), torch.ones(3, 4)
+        expected = x @ net.weight.detach().cpu().T + net.bias.detach().cpu()
+        y = model(x)
+        y.sum().backward()
+        torch.testing.assert_close(y.detach().cpu(), expected)
+        assert model.module.weight.grad.cpu().eq(3).all()
+        print("done")
+    """)
+    assert "done" in out
+
+
 def test_autoload_switched_off(run_python):
     out = run_python(
         "import torch, lazyt; print((torch.ones(2, device='lazyt') + 1).tolist())",
@@ -294,6 +316,31 @@ def test_a_fork_after_use_is_an_error_that_says_what_to_do(run_python):
         _, status = os.waitpid(pid, 0)
         assert os.waitstatus_to_exitcode(status) == 0, status
         assert (x + 1).tolist() == [3, 3]
+    """)
+    assert "Error" not in out
+
+
+def test_tensors_die_in_a_child_whose_parent_recorded_on_another_thread(run_python):
+    out = run_python("""
+        import os, signal, threading, torch, lazyt
+        done = False
+        def record():
+            x = torch.ones(4, device="lazyt")
+            while not done:
+                torch._foreach_add([x] * 1000, 1.0)
+                lazyt.mark_step()
+        thread = threading.Thread(target=record)
+        thread.start()
+        for _ in range(150):
+            kept = torch.empty(3, device="lazyt")
+            pid = os.fork()
+            if pid == 0:
+                signal.alarm(20)  # ends one that waits for a lock that nobody gives back
+                del kept
+                os._exit(0)
+            assert os.waitpid(pid, 0)[1] == 0
+        done = True
+        thread.join()
     """)
     assert "Error" not in out
 

@@ -361,3 +361,23 @@ def test_the_process_ends_with_copies_under_way(run):
             x = (x @ x).clamp(max=1).to(B).to(A)
         print("end")
     """)
+
+
+def test_data_parallel_splits_a_batch_over_the_devices(run):
+    out = run("""
+        torch.manual_seed(0)
+        plain = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+        x = torch.randn(6, 4)
+        plain(x).square().sum().backward()
+        expected, gradients = plain(x).detach(), [p.grad.clone() for p in plain.parameters()]
+        plain.zero_grad()
+        model = torch.nn.DataParallel(plain.to(A), device_ids=[0, 1])
+        y = model(x.to(A))
+        y.square().sum().backward()
+        assert y.device == torch.device(A)
+        close(y.detach(), expected)
+        for p, g in zip(plain.parameters(), gradients):
+            close(p.grad, g)
+        print("done")
+    """)
+    assert "done" in out

@@ -5,10 +5,12 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <sstream>
 
 #include "base/shape.h"
 #include "ir/text.h"
+#include "passes/layout.h"
 #include "suite.h"
 
 namespace lazyt::conformance {
@@ -33,6 +35,7 @@ struct OpCase {
   std::string name, text;
   std::vector<std::vector<double>> inputs;  // in execute's order; a host scalar has one value
   std::vector<Expected> outputs;
+  bool repeated = false;  // a tensor has the values again and again
 };
 
 std::vector<double> numbers(std::istringstream& line) {
@@ -114,7 +117,8 @@ bool encode(const Half& h, double v, uint16_t* bits) {
 }
 
 // PyTorch's CPU kernels keep statistics in f32 beside results of 16 bits, or add up in 16 bits; both is right.
-constexpr const char* kOfTheirOwn[] = {"attention_flash", "batch_norm", "rms_norm", "avg_pool", "grid_sampler", "embedding_backward", "log_softmax_large"};
+// Sizes are judged in f32.
+constexpr const char* kOfTheirOwn[] = {"sizes_", "attention_flash", "batch_norm", "rms_norm", "avg_pool", "grid_sampler", "embedding_backward", "log_softmax_large"};
 
 // The same with f32 as a format of 16 bits, if that holds all inputs and the program is one operator. Sums are of f32
 // there, too: what comes on top are roundings of half a unit, of the result and of three values on the way.
@@ -145,6 +149,39 @@ std::optional<OpCase> at_16_bits(const OpCase& c, const Half& h) {
   }
   for (size_t at = 0; (at = out.text.find("f32", at)) != std::string::npos;) out.text.replace(at, 3, h.name);
   out.name += std::string("_in_") + h.name;
+  return out;
+}
+
+// The same over more elements than fit a tile, a block or a thread's share: a pointwise operator's results repeat where its operands do.
+// One case for each of them, of the first that has more than one element and no holes.
+std::optional<OpCase> over_many(const OpCase& c) {
+  static auto& done = *new std::set<std::string>;
+  auto parsed = ir::parse(c.text);
+  if (!parsed.ok()) return std::nullopt;
+  ir::Graph& graph = parsed.value();
+  if (graph.nodes.size() != 1 || graph.outputs.size() != 1 || !passes::is_pointwise(graph.nodes[0])) return std::nullopt;
+  base::Meta& result = graph.values[graph.outputs[0].value].meta;
+  const size_t rank = result.dims.size();
+  if (result.dtype != LAZYT_DTYPE_FLOAT32 && result.dtype != LAZYT_DTYPE_BOOL && result.dtype != LAZYT_DTYPE_INT64) return std::nullopt;
+  if (result.numel() < 2 || rank >= base::kMaxRank) return std::nullopt;
+  constexpr int64_t kElements = 70001;
+  const int64_t times = kElements / result.numel() | 1;
+  const auto repeat = [&](base::Meta& meta) {
+    meta.dims.insert(meta.dims.begin(), times);
+    meta = base::Meta::contiguous(meta.dtype, meta.dims);
+  };
+  for (const ir::Input& input : graph.inputs) {
+    ir::Value& value = graph.values[input.value];
+    if (value.kind == ir::ValueKind::kHostScalar) continue;
+    if (!value.meta.is_contiguous()) return std::nullopt;
+    if (value.meta.dims.size() == rank) repeat(value.meta);  // what has fewer dims is the same for all
+  }
+  if (!result.is_contiguous() || !done.insert(graph.nodes[0].name + "." + graph.nodes[0].overload).second) return std::nullopt;
+  repeat(result);
+  OpCase out = c;
+  out.name += "_over_many";
+  out.text = ir::print(graph);
+  out.repeated = true;
   return out;
 }
 
@@ -245,9 +282,9 @@ class OpTest : public Case {
       }
       Bytes bytes(value.meta.span_bytes(), kStale);
       const std::vector<uint64_t> at = places(value.meta);
-      ASSERT_EQ(at.size(), case_.inputs[i].size()) << "error in the corpus: input " << i;
-      for (size_t k = 0; k < at.size(); k++)
-        store(bytes.data() + at[k], value.meta.dtype, case_.inputs[i][k]);
+      const std::vector<double>& values = case_.inputs[i];
+      check_count(at.size(), values.size());
+      for (size_t k = 0; k < at.size(); k++) store(bytes.data() + at[k], value.meta.dtype, values[k % values.size()]);
       buffers.push_back(upload(bytes));
       MUST(buffers.back());
       inputs.push_back(in(buffers.back()));
@@ -262,13 +299,18 @@ class OpTest : public Case {
  private:
   inline static DevicePtr opened_;
 
+  void check_count(size_t places, size_t values) const {
+    ASSERT_TRUE(case_.repeated ? values > 0 && places % values == 0 : places == values) << "error in the corpus: " << values << " values for " << places << " elements";
+  }
+
   void compare(const char* rule, size_t index, const base::Meta& meta, const Bytes& got,
                const Expected& expected) {
     const std::vector<uint64_t> at = places(meta);
-    ASSERT_EQ(at.size(), expected.values.size()) << "error in the corpus: output " << index;
+    check_count(at.size(), expected.values.size());
+    const auto wanted = [&](size_t k) { return expected.values[k % expected.values.size()]; };
     size_t wrong = 0, first = 0;
     for (size_t k = 0; k < at.size(); k++) {
-      const double want = expected.values[k], have = load(got.data() + at[k], meta.dtype);
+      const double want = wanted(k), have = load(got.data() + at[k], meta.dtype);
       const bool same = std::isnan(want) ? std::isnan(have)
                         : std::isinf(want)
                             ? have == want
@@ -276,8 +318,8 @@ class OpTest : public Case {
       if (!same && wrong++ == 0) first = k;
     }
     keeps(rule, wrong == 0, fmt::format("ran, output {} {}", index, base::to_string(meta)),
-          wrong ? fmt::format("element {}: {:.9g} within {:.2g}", first, expected.values[first],
-                              expected.absolute + expected.relative * std::abs(expected.values[first]))
+          wrong ? fmt::format("element {}: {:.9g} within {:.2g}", first, wanted(first),
+                              expected.absolute + expected.relative * std::abs(wanted(first)))
                 : "",
           wrong ? fmt::format("{:.9g}; {} of {} elements differ", load(got.data() + at[first], meta.dtype),
                               wrong, at.size())
@@ -300,6 +342,7 @@ void register_op_cases() {
   for (const CorpusFile& file : kCorpus) {
     for (const OpCase& c : read_cases(file)) {
       register_case(c);
+      if (auto many = over_many(c)) register_case(std::move(*many));
       for (const Half& h : kHalves)
         if (auto half = at_16_bits(c, h)) register_case(std::move(*half));
     }

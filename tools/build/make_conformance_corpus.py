@@ -41,6 +41,7 @@ from conformance_corpus import (
     random,
     reductions,
     resampling,
+    sizes,
     totals,
     views,
     windows,
@@ -84,6 +85,7 @@ def main():
         arrangements,
         lists,
         optimizers,
+        sizes,
     )
     for area in areas:
         area.make(folder)

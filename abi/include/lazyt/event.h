@@ -6,7 +6,7 @@
  * Rules
  *  EVT-1  Once ready, an event stays ready, with the same status.
  *  EVT-2  An event that carries an error is ready: wait returns, on_ready calls back.
- *  EVT-3  wait with deadline_ns 0 does not block; it fails with DEADLINE_EXCEEDED if not ready.
+ *  EVT-3  wait with timeout_ns 0 does not block; it fails with DEADLINE_EXCEEDED if not ready.
  *  EVT-4  Each on_ready callback runs exactly once, also when the event was ready before the
  *         call (then possibly inside it), on any thread; it must not block.
  *  EVT-5  Releasing an event neither waits for nor cancels the work.

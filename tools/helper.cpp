@@ -15,6 +15,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "loader/handles.h"
 #include "loader/policy.h"
 #include "loader/worker.h"
 
@@ -82,7 +83,13 @@ void watch_stack(int out) {
   dup2(STDERR_FILENO, STDOUT_FILENO);
   watch_stack(out);
   loader::set_deadline({});  // calls on this thread; the parent has a limit of its own
-  loader::probe(candidate);
+  if (const auto plugin = loader::probe(candidate)) {
+    if (const auto device = loader::Device::open(plugin, 0); !device.ok()) {
+      candidate.step = "device";
+      candidate.reason = loader::Reason::kNoDevice;
+      candidate.detail = device.status().to_string();
+    }
+  }
   const std::string answer = answer_of(candidate);
   for (size_t done = 0; done < answer.size();) {
     const ssize_t n = write(out, answer.data() + done, answer.size() - done);

@@ -135,10 +135,7 @@ base::Result<uint32_t> device_count(const Plugin& plugin) {
   return count;
 }
 
-void probe(Candidate& candidate) {
-  if (candidate.reason != Reason::kFound) return;
-  if (base::Ref<Plugin> plugin = open_library(candidate)) count_devices(*plugin, candidate);
-}
+base::Ref<Plugin> probe(Candidate& candidate) { return candidate.reason == Reason::kFound ? open_with_device(candidate) : nullptr; }
 
 Candidate candidate(const std::string& path) { return candidate_at(path, "argument", false); }
 

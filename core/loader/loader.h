@@ -96,8 +96,8 @@ Report list();
 void add_folder(std::string path, std::string found_by);
 
 // For `lazyt doctor`, which calls it in a helper process: tries one candidate of list() as far as it
-// goes and lets it go again; its step, reason and detail then say how far that was.
-void probe(Candidate& candidate);
+// goes; its step, reason and detail then say how far that was. The plugin, if it has a device.
+base::Ref<Plugin> probe(Candidate& candidate);
 // The candidate of a path (library or manifest), not tried.
 Candidate candidate(const std::string& path);
 

@@ -103,6 +103,14 @@ class Command(unittest.TestCase):
         self.assertIn("liblazyt_gone.so.7", done.stdout)
         self.assertIn("to do:", done.stdout)
 
+    def test_doctor_opens_the_device(self):
+        fault = Path(BAD).parents[1] / "fault" / "lazyt_fault.so"
+        self.assertEqual(run("doctor", str(fault)).returncode, 0)
+        done = run("doctor", str(fault), LAZYT_FAULT_AT="device.open:1:fail:PERMISSION_DENIED")
+        self.assertEqual(done.returncode, 1)
+        for part in ("no-device", "step 'device'", "PERMISSION_DENIED", "device.open"):
+            self.assertIn(part, done.stdout)
+
     def test_doctor_of_an_unknown_name(self):
         done = run("doctor", "nope")
         self.assertEqual(done.returncode, 1)

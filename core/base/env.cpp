@@ -36,7 +36,7 @@ const std::vector<EnvOption>& env_options() {
        "Programs whose pieces read so much each are cut into them, so that one that is waited for runs while it is recorded (synchronous backends)."},
       {"LAZYT_REPLAY", "0|1", "1", "Follow known tapes while recording."},
       {"LAZYT_VERIFY", "0|1", "0", "Check every program after each pass."},
-      {"LAZYT_DUMP", "path", "", "Folder, made if need be, into which every compiled program is written as .lzp."},
+      {"LAZYT_DUMP", "path", "", "Folder, made if need be, into which every compiled program is written as .lzp, and what of it the backend gets where that is not all (segment_N)."},
   };
   return options;
 }

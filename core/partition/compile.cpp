@@ -93,6 +93,7 @@ base::Result<Compilation> Compilation::begin(ir::Graph graph, const ir::Program*
                                              lazyt_compile_flags_t flags, exec::HostRunner* host_runner,
                                              std::vector<Refusal>* refusals, const Decompose& decompose, Pieces pieces) {
   Compilation c;
+  const size_t nodes = graph.nodes.size();
   LAZYT_ASSIGN_OR_RETURN(c.partition_, partition_for(std::move(graph), program, device, decompose, pieces.bytes));
   const Partition& partition = c.partition_;
   const std::string& backend = device->plugin->info.name;
@@ -104,6 +105,8 @@ base::Result<Compilation> Compilation::begin(ir::Graph graph, const ir::Program*
         first_names(partition.refusals, [](const Refusal& r) { return r.op + " (" + r.reason + ")"; })));
 
   c.flags_ = flags;
+  const bool whole = partition.segments.size() == 1 && partition.segments[0].graph.nodes.size() == nodes;
+  if (!whole) c.dump_ = std::move(pieces.dump);
   // A program that is one segment is shared as a plan (cache/program_cache.h).
   if (partition.segments.size() > 1) c.shared_ = pieces.shared;
   c.plan_ = base::make_ref<exec::Plan>();
@@ -116,6 +119,9 @@ base::Result<Compilation> Compilation::begin(ir::Graph graph, const ir::Program*
 
 base::Result<base::Ref<loader::Executable>> Compilation::executable_of(const ir::Graph& graph) {
   const auto program = ir::Program::from_graph(graph);
+  if (!dump_.empty())
+    if (auto s = program->save(fmt::format("{}.segment_{}.lzp", dump_, plan_->steps.size() + 1)); !s.ok())
+      base::log(LAZYT_LOG_WARNING, "LAZYT_DUMP: " + s.to_string());
   if (!shared_) return loader::Executable::compile(plan_->device, *program, flags_);
   return shared_->get(plan_->device, *program, flags_, turns_);
 }

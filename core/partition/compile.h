@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/ref.h"
@@ -28,6 +29,7 @@ using Decompose = std::function<base::Result<std::optional<ir::Graph>>(const ir:
 struct Pieces {
   uint64_t bytes = 0;                    // as cut()'s
   cache::Executables* shared = nullptr;  // what other plans' pieces and segments are; null: each is compiled
+  std::string dump;  // a path: what the device gets is written to it + ".segment_N.lzp", unless it is the whole program
 };
 
 // A plan in the making, a segment at a time: for a thread that has other things to do between. [one thread at a time]
@@ -51,6 +53,7 @@ class Compilation {
   Partition partition_;
   lazyt_compile_flags_t flags_ = 0;
   cache::Executables* shared_ = nullptr;
+  std::string dump_;
   cache::Executables::Turns turns_;
   base::Ref<exec::Plan> plan_;
 };

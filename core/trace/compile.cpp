@@ -60,18 +60,19 @@ base::Result<Compilation> Compilation::begin(Prepared prepared, const base::Ref<
     result.cached = true;
     return c;
   }
+  std::string dump;  // a path without its ending
   if (auto folder = base::env("LAZYT_DUMP")) {
     std::error_code ignored;  // what is wrong is said by who writes
     std::filesystem::create_directories(*folder, ignored);
-    std::string path = fmt::format("{}/program_{}.lzp", *folder, programs.size());
-    if (auto s = prepared.program->save(path); !s.ok())
+    dump = fmt::format("{}/program_{}", *folder, programs.size());
+    if (auto s = prepared.program->save(dump + ".lzp"); !s.ok())
       base::log(LAZYT_LOG_WARNING, "LAZYT_DUMP: " + s.to_string());
   }
   LAZYT_RETURN_IF_ERROR(ir::verify_shapes(prepared.graph));  // a plugin may take them for granted (PRG-10)
   LAZYT_ASSIGN_OR_RETURN(const int64_t bytes, piece_bytes());
   LAZYT_ASSIGN_OR_RETURN(c.plan_, partition::Compilation::begin(std::move(prepared.graph), prepared.program.get(), device, prepared.flags, host_runner,
                                                                 &result.refusals, &passes::decompose_and_mark,
-                                                                {prepared.whole ? 0 : static_cast<uint64_t>(bytes), &programs.executables()}));
+                                                                {prepared.whole ? 0 : static_cast<uint64_t>(bytes), &programs.executables(), std::move(dump)}));
   c.programs_ = &programs;
   c.key_ = prepared.key;
   c.name_ = std::move(prepared.name);

@@ -14,9 +14,12 @@ def _device(index: int) -> torch.device:
     return torch.device("cpu") if index < 0 else torch.device("lazyt", index)
 
 
-def _scatter(tensor: Tensor, devices: Sequence[int], chunk_sizes: Sequence[int] | None, dim: int, streams: Any) -> list[Tensor]:
+def _scatter(
+    tensor: Tensor, devices: Sequence[int], chunk_sizes: Sequence[int] | None, dim: int, streams: Any
+) -> list[Tensor]:
     parts = tensor.split(list(chunk_sizes), dim) if chunk_sizes else tensor.chunk(len(devices), dim)
-    return [part.to(_device(i)) for part, i in zip(parts, devices, strict=False)]  # there may be fewer parts than devices
+    # There may be fewer parts than devices.
+    return [part.to(_device(i)) for part, i in zip(parts, devices, strict=False)]
 
 
 def _gather(tensors: Sequence[Tensor], dim: int, destination: int | None) -> Tensor:
@@ -28,7 +31,9 @@ def _broadcast(tensor: Tensor, devices: Sequence[int]) -> list[Tensor]:
     return [tensor.to(_device(i)) for i in devices]
 
 
-def _broadcast_coalesced(tensors: Sequence[Tensor], devices: Sequence[int], buffer_size: int) -> list[list[Tensor]]:
+def _broadcast_coalesced(
+    tensors: Sequence[Tensor], devices: Sequence[int], buffer_size: int
+) -> list[list[Tensor]]:
     return [[t.to(_device(i)) for t in tensors] for i in devices]
 
 

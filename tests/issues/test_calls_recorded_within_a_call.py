@@ -35,7 +35,8 @@ def twice():
     library._destroy()
 
 
-@pytest.mark.parametrize("how, size", [("at once", 3), ("by the garbage collector", 4)])  # shapes are asked for once
+# Of two sizes: the kernel is asked once for each.
+@pytest.mark.parametrize("how, size", [("at once", 3), ("by the garbage collector", 4)])
 def test_by_a_kernel_for_shapes(twice, how, size):
     operator, within = twice
     mine, log = torch.full((5,), 100.0, device="lazyt"), []

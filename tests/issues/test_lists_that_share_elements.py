@@ -40,7 +40,9 @@ def test_later_elements_see_what_earlier_ones_wrote(case):
     assert outcomes("lazyt") == outcomes("cpu")
 
 
-@pytest.mark.parametrize("case, recorded", [("itself", True), ("parts that lie side by side", True), ("one twice", False)])
+@pytest.mark.parametrize(
+    "case, recorded", [("itself", True), ("parts that lie side by side", True), ("one twice", False)]
+)
 def test_only_such_lists_are_taken_apart(case, recorded):
     import lazyt
 
@@ -54,7 +56,18 @@ def test_a_parameter_that_an_optimizer_has_twice():
     def stepped(device):
         p, q = torch.ones(3, device=device), torch.full((3,), 2.0, device=device)
         g = torch.full((3,), 0.5, device=device)
-        torch._fused_sgd_([p, q, p], [g, g, g], [], weight_decay=0.1, momentum=0.0, lr=0.1, dampening=0.0, nesterov=False, maximize=False, is_first_step=True)
+        torch._fused_sgd_(
+            [p, q, p],
+            [g, g, g],
+            [],
+            weight_decay=0.1,
+            momentum=0.0,
+            lr=0.1,
+            dampening=0.0,
+            nesterov=False,
+            maximize=False,
+            is_first_step=True,
+        )
         return p.tolist(), q.tolist()
 
     assert stepped("lazyt") == stepped("cpu")

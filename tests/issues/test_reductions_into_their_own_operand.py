@@ -10,7 +10,10 @@ import torch
 @pytest.mark.parametrize("dtype", [torch.float32, torch.uint8])
 def test_it_is_what_eager_makes_of_it(f, dtype):
     def program(device):
-        x, indices = torch.arange(16).to(dtype).view(4, 4, 1).to(device), torch.zeros(4, dtype=torch.long, device=device)
+        x, indices = (
+            torch.arange(16).to(dtype).view(4, 4, 1).to(device),
+            torch.zeros(4, dtype=torch.long, device=device),
+        )
         f(x, 0, out=(x, indices))
         return x.tolist(), indices.tolist()
 

@@ -96,3 +96,23 @@ def test_names_and_folders_that_cannot_be_are_refused(tmp_path):
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
         assert (done.returncode, why in done.stderr) == (1, True), done
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(not shutil.which("cc"), reason="cc is not installed")
+def test_programs_that_it_compiles_are_written_beside_the_whole_ones_and_can_be_run(tmp_path):
+    shell("lazyt new-plugin acme --lang c --folder .", tmp_path)
+    shell(commands(tmp_path)[0], tmp_path)
+    (tmp_path / "step.py").write_text(
+        "import torch, lazyt\n"
+        "x = torch.arange(12.0, device='lazyt').reshape(3, 4)\n"
+        "print(((x * 2).erfinv() + (x - 1).relu()).cpu())\n"  # erfinv is nobody's but the host's
+    )
+    shell("LAZYT_DUMP=programs LAZYT_BACKEND=$PWD/build/lazyt_acme.so python step.py", tmp_path)
+    assert (tmp_path / "programs" / "program_0.lzp").exists()
+    pieces = sorted((tmp_path / "programs").glob("program_0.segment_*.lzp"))
+    assert pieces
+    for piece in pieces:
+        assert "on acme: compiled" in shell(f"lazyt run {piece} --backend $PWD/build/lazyt_acme.so", tmp_path)
+    (tmp_path / "whole.py").write_text("import torch, lazyt\nprint(torch.ones(2, device='lazyt') + 1)\n")
+    shell("LAZYT_DUMP=whole LAZYT_BACKEND=$PWD/build/lazyt_acme.so python whole.py", tmp_path)
+    assert [p.name for p in (tmp_path / "whole").iterdir()] == ["program_0.lzp"]

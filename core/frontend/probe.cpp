@@ -134,10 +134,16 @@ Answer ask(const TorchOp& op, c10::ArrayRef<c10::IValue> args, Make&& make) {
   return a;
 }
 
-Answer ask_eager(const TorchOp& op, c10::ArrayRef<c10::IValue> given, int fill) {
-  std::vector<c10::IValue> args = given.vec();
+// With a generator of its own: eager must not draw from the process's.
+Stack with_generator(const TorchOp& op, c10::ArrayRef<c10::IValue> given) {
+  Stack args = given.vec();
   for (size_t i = 0; i < args.size(); i++)
     if (op.op.args[i].type == trace::ArgType::kGenerator) args[i] = at::make_generator<at::CPUGeneratorImpl>();
+  return args;
+}
+
+Answer ask_eager(const TorchOp& op, c10::ArrayRef<c10::IValue> given, int fill) {
+  const Stack args = with_generator(op, given);
   Answer a = ask(op, args, [&](c10::ArrayRef<c10::IValue> v) { return on_cpu(v, fill); });
   a.from_eager = true;
   std::vector<at::Tensor> made;
@@ -272,7 +278,7 @@ std::optional<Answer> ask_eager_of_all_values(const TorchOp& op, c10::ArrayRef<c
 
 // Large operands, on the CPU and small: sizes above kSmall become others that are as equal and as ordered, numbers that name such a
 // size too. Without what overlaps.
-Stack likeness(c10::ArrayRef<c10::IValue> args) {
+Stack likeness(const TorchOp& op, c10::ArrayRef<c10::IValue> args) {
   constexpr int64_t kSmall = 12;
   std::map<int64_t, int64_t> sizes;
   replace(args, at::kCPU, [&](const at::Tensor& t) {
@@ -302,14 +308,14 @@ Stack likeness(c10::ArrayRef<c10::IValue> args) {
     small = at::empty_strided(dims, strides, t.options().device(at::kCPU));
     return small.zero_();
   });
-  for (c10::IValue& v : out) {
-    if (v.isInt()) v = as_small(v.toInt());
-    if (!v.isIntList()) continue;
-    std::vector<int64_t> list = v.toIntVector();
+  for (size_t i = 0; i < out.size(); i++) {
+    if (op.op.args[i].type == trace::ArgType::kInt && out[i].isInt()) out[i] = as_small(out[i].toInt());
+    if (!out[i].isIntList()) continue;
+    std::vector<int64_t> list = out[i].toIntVector();
     std::ranges::transform(list, list.begin(), as_small);
-    v = std::move(list);
+    out[i] = std::move(list);
   }
-  return out;
+  return with_generator(op, out);
 }
 
 // Raises what eager refuses of operands that are too large to ask it about. Meta kernels let some of it pass: PyTorch has them for the
@@ -331,7 +337,7 @@ void refuse_as_eager(const TorchOp& op, c10::ArrayRef<c10::IValue> args) {
   }
   if (is_contraction(op)) return;
   try {
-    Stack small = likeness(args);
+    Stack small = likeness(op, args);
     op.handle.callBoxed(small);
   } catch (...) {  // about what they are, or about what stands for them
     constexpr uint64_t kMostBytes = uint64_t{256} << 20;

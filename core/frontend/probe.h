@@ -2,7 +2,8 @@
 //
 // The first choice is eager itself: the CPU kernel, run once on operands of the same geometry that are all zeros. Its
 // errors, strides and dtypes are by definition eager's. Meta kernels answer where the operands are too large for
-// that (and eager is asked about small ones that are like them, so that what it refuses is refused), where the kernel draws random numbers, or where its verdict depends on values.
+// that (and eager is asked about small ones that are like them, so that what it refuses is refused), where the kernel
+// draws random numbers, or where its verdict depends on values.
 #pragma once
 
 #include <ATen/core/stack.h>

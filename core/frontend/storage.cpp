@@ -110,8 +110,8 @@ using StorageImpl = Pooled<c10::StorageImpl, &ThreadState::storage_impls>;
 class TensorImpl final : public Pooled<c10::TensorImpl, &ThreadState::tensor_impls> {
  public:
   using Pooled::Pooled;
-  // Of a new tensor. How many elements it has where it is row-major, with elements (a number that 64 bits hold), no stride below 0 and a rank without a channels-last
-  // format, which a new one is until told otherwise; else 0.
+  // Of a new tensor. How many elements it has where it is row-major, with elements (a number that 64 bits hold), no stride below 0 and a
+  // rank without a channels-last format, which a new one is until told otherwise; else 0.
   static int64_t row_major_numel(c10::IntArrayRef sizes, c10::IntArrayRef strides) {
     int64_t numel = 1;
     if (sizes.size() == 4 || sizes.size() == 5) return 0;

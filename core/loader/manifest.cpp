@@ -52,7 +52,7 @@ base::Result<Manifest> read_manifest(const std::string& path) {
   std::string wrong = "field 'lazyt_manifest' is missing";
   try {
     root = json::parse(in);
-  } catch (const json::parse_error& e) {  // "[json.exception.parse_error.101] parse error at line 3, column 1: ..."
+  } catch (const json::exception& e) {  // "[json.exception.parse_error.101] parse error at line 3, column 1: ..."
     const std::string_view said = e.what();
     wrong = fmt::format("not valid JSON: {}", said.substr(said.find("] ") + 2));
   }

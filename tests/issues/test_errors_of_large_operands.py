@@ -100,3 +100,16 @@ RIGHT = {
 @pytest.mark.parametrize("case", RIGHT)
 def test_what_eager_takes_is_taken(case):
     torch.testing.assert_close(RIGHT[case]("lazyt").cpu(), RIGHT[case]("cpu"), rtol=1e-4, atol=1e-4)
+
+
+def test_the_generator_of_the_cpu_is_left_alone():
+    x, before = large("lazyt"), torch.get_rng_state()
+    x.uniform_()
+    x.bernoulli_(0.5)
+    torch.bernoulli(x)
+    F.dropout(x, 0.5)
+    torch.multinomial(x, 3)
+    torch.rand_like(x)
+    torch.rrelu(x, training=True)
+    torch.poisson(x)
+    assert torch.equal(torch.get_rng_state(), before)

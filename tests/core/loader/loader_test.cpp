@@ -164,7 +164,8 @@ TEST_F(LoaderTest, AManifestThatIsWrongSaysWhichField) {
     EXPECT_EQ(report.candidates[0].step, "manifest");
     EXPECT_NE(report.candidates[0].detail.find(detail), std::string::npos) << report.candidates[0].detail;
   };
-  refused("{", Reason::kBadManifest, "not valid JSON");
+  refused("{", Reason::kBadManifest, "not valid JSON: parse error at line 1");
+  refused(R"({"lazyt_manifest":1e999})", Reason::kBadManifest, "not valid JSON: number overflow");
   refused("[1]", Reason::kBadManifest, "lazyt_manifest");
   refused(R"({"name":"m"})", Reason::kBadManifest, "lazyt_manifest");
   refused(R"({"lazyt_manifest":2,"name":"m"})", Reason::kBadManifest, "format 2");

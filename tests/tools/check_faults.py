@@ -156,7 +156,7 @@ class Faults(Case):
     def test_bad_manifest(self):
         self.take(GOOD / "lazyt_null.so", "x")
         self.manifest("x", abi="one")
-        self.check("x", "bad-manifest", "field 'abi' is not an object", "manifest.schema.json")
+        self.check("x", "bad-manifest", "field 'abi' is not an object", "lazyt sdk schema")
 
 
 class Policy(Case):

@@ -39,6 +39,8 @@ CALLS = {
     "short bias of a linear": lambda d: F.linear(
         torch.ones(300, 500, device=d), torch.ones(5, 500, device=d), torch.ones(3, device=d)
     ),
+    "sizes of a product": lambda d: torch.ones(300, 500, device=d) @ torch.ones(400, 5, device=d),
+    "sizes of a large product": lambda d: large(d) @ torch.ones(400, 5, device=d),
     "weights of another dtype": lambda d: (
         torch.ones(300, 500, device=d) @ torch.ones(500, 5, device=d, dtype=torch.float64)
     ),

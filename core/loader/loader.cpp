@@ -96,6 +96,10 @@ base::Result<base::Ref<Plugin>> load(const std::string& requested, Report* repor
   const char* asked_by = variable ? variable : from_environment ? "LAZYT_BACKEND" : "argument";
 
   const std::vector<std::string> items = split(report.requested);
+  // Another plugin may be found without them, and nobody would notice.
+  for (const Candidate& c : report.candidates)
+    if (c.name.empty())
+      base::log(LAZYT_LOG_WARNING, fmt::format("{}: '{}' is left out: {}", c.found_by, c.path, c.detail));
   if (items.empty()) {
     if (base::Ref<Plugin> best = load_best(report)) return best;
     return base::Status(report.candidates.empty() ? LAZYT_CODE_NOT_FOUND : LAZYT_CODE_UNAVAILABLE,

@@ -24,6 +24,7 @@ namespace fs = std::filesystem;
 struct Folder {
   std::string path;
   std::string found_by;
+  bool named = false;  // by somebody: it must be there, as those that are searched anyway need not
 };
 
 // Of add_folder.
@@ -92,7 +93,13 @@ bool apply_manifest(const std::string& path, Candidate& c) {
 void read_folder(const Folder& folder, std::vector<Candidate>& out) {
   std::vector<fs::path> manifests, libraries;
   std::error_code error;
-  for (fs::directory_iterator it(folder.path, error), end; !error && it != end; it.increment(error)) {
+  fs::directory_iterator it(folder.path, error);
+  if (error && folder.named) {
+    Candidate c{.name = {}, .path = folder.path, .found_by = folder.found_by, .step = {}, .detail = {}};
+    refuse(c, "search", Reason::kFileMissing, fmt::format("this folder cannot be read: {}", error.message()));
+    out.push_back(std::move(c));
+  }
+  for (const fs::directory_iterator end; !error && it != end; it.increment(error)) {
     if (it->path().extension() == ".json") manifests.push_back(it->path());
     else if (!name_from_file(it->path()).empty()) libraries.push_back(it->path());
   }
@@ -161,7 +168,7 @@ Candidate candidate_at(const std::string& path, const std::string& found_by, boo
 
 void add_folder(std::string path, std::string found_by) {
   std::lock_guard lock(added().mutex);
-  added().folders.push_back({std::move(path), std::move(found_by)});
+  added().folders.push_back({std::move(path), std::move(found_by), true});
 }
 
 std::vector<Candidate> search() {
@@ -186,7 +193,7 @@ std::vector<Candidate> search() {
                   entry.empty() ? "an empty entry would mean the current directory"
                                 : "a relative path would depend on the current directory");
         else
-          folders.push_back({entry, "LAZYT_PLUGIN_PATH"});
+          folders.push_back({entry, "LAZYT_PLUGIN_PATH", true});
         begin = end + 1;
       }
     }

@@ -83,9 +83,9 @@ void submit_all(const Executable& exe, const Run& run, std::vector<uint64_t>& wo
     try {
       run.submit(*exe.steps[i], words);
       if (is_synchronous()) run.device.context->check(cu().cuStreamSynchronize(run.stream), exe.steps[i]->describe().c_str());
-    } catch (Error& e) {
-      if (exe.step_nodes[i] < exe.nodes.size()) e.note(exe.nodes[exe.step_nodes[i]], "while " + exe.steps[i]->describe() + " was run");
-      throw;
+    } catch (...) {
+      if (exe.step_nodes[i] >= exe.nodes.size()) throw;
+      throw plugin::current_error().note(exe.nodes[exe.step_nodes[i]], "while " + exe.steps[i]->describe() + " was run");
     }
   }
 }

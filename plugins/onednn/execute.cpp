@@ -154,9 +154,9 @@ void run(const Executable& exe, const lazyt_execute_args_t& args) {
       } else {
         exe.steps[i]->run(frame);
       }
-    } catch (Error& e) {
-      if (exe.step_nodes[i] < exe.nodes.size()) e.note(exe.nodes[exe.step_nodes[i]], "while it ran");
-      throw;
+    } catch (...) {
+      if (exe.step_nodes[i] >= exe.nodes.size()) throw;
+      throw plugin::current_error().note(exe.nodes[exe.step_nodes[i]], "while it ran");
     }
   }
   end_of_streams();

@@ -49,6 +49,27 @@ TEST_F(Wrapper, CarriesStatusesThroughCheck) {
   EXPECT_EQ(static_cast<int>(status.code()), LAZYT_CODE_UNAVAILABLE);
 }
 
+TEST_F(Wrapper, NotesWhereAnExceptionOfAnyTypePassedThrough) {
+  auto through = [](auto thrown) {
+    return status_of(guard([&] {
+      try {
+        throw thrown;
+      } catch (...) {
+        throw current_error().note("node 3", "while it ran");
+      }
+    }));
+  };
+  EXPECT_EQ(static_cast<int>(through(std::bad_alloc()).code()), LAZYT_CODE_RESOURCE_EXHAUSTED);
+  EXPECT_NE(through(std::bad_alloc()).to_string().find("node 3"), std::string::npos);
+  EXPECT_EQ(static_cast<int>(through(std::out_of_range("row 7")).code()), LAZYT_CODE_INTERNAL);
+  EXPECT_NE(through(std::out_of_range("row 7")).to_string().find("row 7"), std::string::npos);
+  EXPECT_NE(through(7).to_string().find("while it ran"), std::string::npos);
+  auto status = through(Error(LAZYT_CODE_ABORTED, "stopped").note("driver", "queue 1"));
+  EXPECT_EQ(static_cast<int>(status.code()), LAZYT_CODE_ABORTED);
+  EXPECT_NE(status.to_string().find("queue 1"), std::string::npos);
+  EXPECT_NE(status.to_string().find("node 3"), std::string::npos);
+}
+
 TEST_F(Wrapper, CastsHandlesAndRefusesNull) {
   Bytes bytes;
   EXPECT_EQ(from_c(to_handle<lazyt_buffer_t>(&bytes)).value, 3);

@@ -160,6 +160,13 @@ class Faults(Case):
 
 
 class Policy(Case):
+    def test_a_folder_that_is_not_there_is_named_where_another_plugin_may_serve(self):
+        wrong = {"LAZYT_PLUGIN_PATH": f"{self.folder}/plugisn:{GOOD}"}
+        self.assertEqual(self.reason("list", **wrong), "file-missing")
+        said = self.run_lazyt("info", "null", **wrong)
+        self.assertEqual(said.returncode, 0)
+        self.assertIn(f"LAZYT_PLUGIN_PATH: '{self.folder}/plugisn' is left out", said.stderr)
+
     def test_select_keeps_what_fits_and_a_path_is_asked_for_by_itself(self):
         library = self.take(GOOD / "lazyt_null.so", "null")
         self.assertEqual(self.reason("list", LAZYT_PLUGIN_SELECT="n?ll"), "found")

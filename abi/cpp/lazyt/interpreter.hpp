@@ -333,8 +333,8 @@ inline void run(const Executable& e, const lazyt_execute_args_t& args) {
   for (uint64_t i = 0; i < e.operators.size(); ++i) {
     try {
       e.operators[i]->run({e, p.nodes()[i], memory.get()});
-    } catch (Error& error) {
-      throw error.note(p.describe(i), "while it ran");
+    } catch (...) {
+      throw current_error().note(p.describe(i), "while it ran");
     }
   }
   // Buffers change only here: whatever failed before this line has consumed nothing (EXE-6).

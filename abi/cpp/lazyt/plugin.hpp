@@ -137,6 +137,16 @@ inline void check(lazyt_status_t* status) {
   throw error;
 }
 
+// What is being caught, of whatever type, as an Error: to note where it passed through.
+inline Error current_error() {
+  try {
+    check(current_exception_status());
+  } catch (Error& error) {
+    return std::move(error);
+  }
+  return {LAZYT_CODE_INTERNAL, "an error without a status"};
+}
+
 // ---- host services
 
 // Keeps the host table and refuses a host whose ABI this plugin was not built for. For entry.

@@ -297,6 +297,16 @@ TEST_F(LoaderTest, EmptyAndRelativeFoldersAreRefusedByName) {
   EXPECT_EQ(report.candidates[0].reason, Reason::kUntrustedPath);
 }
 
+TEST_F(LoaderTest, AFolderThatIsNamedAndCannotBeReadIsReported) {
+  search_in("/nonexistent/plugisn:" + fs::path(null_).parent_path().string());
+  Report report;
+  ASSERT_TRUE(load("null", &report).ok());
+  EXPECT_EQ(report.candidates[0].reason, Reason::kFileMissing);
+  EXPECT_EQ(report.candidates[0].path, "/nonexistent/plugisn");
+  EXPECT_NE(report.candidates[0].detail.find("No such file or directory"), std::string::npos);
+  for (const Candidate& c : report.candidates) EXPECT_TRUE(!c.name.empty() || c.found_by == "LAZYT_PLUGIN_PATH") << c.path;
+}
+
 TEST_F(LoaderTest, TheReportIsJson) {
   Report report;
   (void)load(bad("init_error"), &report);

@@ -21,6 +21,7 @@ constexpr Part kParts[] = {
     {"cmake", "lib/cmake/lazyt", "the CMake package: -Dlazyt_DIR"},
     {"rust", "share/rust", "the crates lazyt-sys and lazyt-plugin"},
     {"templates", "share/templates", "what `lazyt new-plugin` copies"},
+    {"ops", "share/ops.toml", "the operators of the opset: schemas, dtypes, what each is made of"},
     {"schema", "share/manifest.schema.json", "JSON schema of manifests"},
     {"plugins", "plugins", "the plugins that came with this lazyt"},
 };

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <set>
 
 #include <fmt/format.h>
@@ -120,6 +121,16 @@ class Progress {
   std::chrono::steady_clock::time_point told_ = std::chrono::steady_clock::now();
 };
 
+// A line for each thing that was declined, however many cases wanted it.
+void tell_unsupported(const std::vector<Result>& results) {
+  std::map<std::string, std::vector<std::string>> cases;
+  for (const Result& r : results)
+    if (r.good() && !r.expected && r.outcome == Outcome::kUnsupported) cases[r.detail].push_back(r.name);
+  for (const auto& [detail, names] : cases)
+    fmt::print("unsupported {}{}: {}\n", names[0], names.size() > 1 ? fmt::format(" and {} more", names.size() - 1) : "",
+               detail);
+}
+
 int report(const std::vector<Result>& results, const std::string& repeat, bool verbose) {
   size_t counts[6] = {}, expected = 0, unexpected = 0, bad = 0;
   for (const Result& r : results) {
@@ -132,6 +143,7 @@ int report(const std::vector<Result>& results, const std::string& repeat, bool v
     if (r.good()) {
       const bool passed = r.outcome == Outcome::kPass;
       if (r.outcome == Outcome::kNotRun && interrupted()) continue;
+      if (r.outcome == Outcome::kUnsupported && !r.expected && !verbose) continue;
       if (verbose || (!passed && !r.expected))
         fmt::print("{:<11} {}{}\n", r.expected ? "expected" : outcome_name(r.outcome), r.name,
                    r.expected ? ": " + r.reason
@@ -150,6 +162,7 @@ int report(const std::vector<Result>& results, const std::string& repeat, bool v
       fmt::print("  repeat: {} --filter {}\n", repeat, quoted(r.name));
     }
   }
+  if (!verbose) tell_unsupported(results);
   fmt::print(
       "{} cases: {} pass, {} fail, {} crash, {} timeout, {} unsupported, {} expected failures, {} "
       "unexpected{}\n",
@@ -183,7 +196,7 @@ int run(int argc, char** argv) {
   app.add_flag("--verdict", verdict, "Write into the manifest that all cases passed (see LAZYT_REQUIRE_CONFORMANCE)");
   app.add_flag("--list", list, "List the cases and their rules");
   app.add_flag("--list-rules", list_rules, "List the rules that cases cite");
-  app.add_flag("--verbose", verbose, "Name what passes too");
+  app.add_flag("--verbose", verbose, "Name what passes, too, and each case that was declined");
   app.add_option("--cases", cases)->group("");
   app.add_option("--report-fd", report_fd)->group("");
   CLI11_PARSE(app, argc, argv);

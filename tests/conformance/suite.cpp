@@ -14,6 +14,7 @@
 #include "ir/verifier.h"
 #include "layers/violation.h"
 #include "loader/handles.h"
+#include "partition/partition.h"
 
 namespace lazyt::conformance {
 namespace {
@@ -326,8 +327,9 @@ Compiled Case::compile(const base::Ref<ir::Program>& program, lazyt_compile_flag
   for (size_t i = 0; i < answers.size(); i++) {
     if (answers[i].kind == LAZYT_ANSWER_TAKE || answers[i].kind == LAZYT_ANSWER_ONLY_IF) continue;
     const lazyt_node_t* node = lazyt_node(block, i);
-    unsupported(fmt::format("refuses {}: reason {}, {}", loader::to_string(lazyt_text(block, node->name)),
-                            answers[i].reason, loader::to_string(answers[i].detail)));
+    const std::string detail = loader::to_string(answers[i].detail);
+    unsupported(fmt::format("refuses {} ({}){}{}", loader::to_string(lazyt_text(block, node->name)),
+                            partition::reason_name(answers[i].reason), detail.empty() ? "" : ": ", detail));
     return {};
   }
   Compiled out{program, nullptr, {}};

@@ -204,13 +204,5 @@ class DevicelessCase : public Case {
   do {                \
     if (!(x)) return; \
   } while (0)
-// The rest of the case runs with --profile full only.
-#define FULL_ONLY()                            \
-  do {                                         \
-    if (!options().full) {                     \
-      unsupported("only with --profile full"); \
-      return;                                  \
-    }                                          \
-  } while (0)
 
 }  // namespace lazyt::conformance

@@ -116,3 +116,12 @@ def test_programs_that_it_compiles_are_written_beside_the_whole_ones_and_can_be_
     (tmp_path / "whole.py").write_text("import torch, lazyt\nprint(torch.ones(2, device='lazyt') + 1)\n")
     shell("LAZYT_DUMP=whole LAZYT_BACKEND=$PWD/build/lazyt_acme.so python whole.py", tmp_path)
     assert [p.name for p in (tmp_path / "whole").iterdir()] == ["program_0.lzp"]
+
+
+def test_every_part_of_the_sdk_lies_where_the_command_says(tmp_path):
+    lines = shell("lazyt sdk", tmp_path).splitlines()
+    parts = [line.split() for line in lines if not line.startswith(" ")]
+    assert {name for name, _ in parts} >= {"include", "ops", "rust", "schema", "templates"}
+    for name, path in parts:
+        assert Path(path).exists(), name
+        assert shell(f"lazyt sdk {name}", tmp_path).strip() == path

@@ -18,8 +18,10 @@ FUNCTIONS = {
     "leaky_relu": lambda x: F.leaky_relu(x, 0.125),
     "leaky_relu of a negative slope": lambda x: F.leaky_relu(x, -0.125),
     "elu": F.elu,
+    "elu of an infinite alpha": lambda x: F.elu(x, INF),
     "selu": F.selu,
     "celu": lambda x: F.celu(x, 1.5),
+    "celu of an infinite alpha": lambda x: F.celu(x, INF),
     "softplus": F.softplus,
     "softplus of a sharp one": lambda x: F.softplus(x, 2.0, 3.0),
     "threshold": lambda x: F.threshold(x, 1.0, 7.0),
@@ -49,6 +51,11 @@ FUNCTIONS = {
     "cube": lambda x: x**3,
     "power 0": lambda x: x**0,
     "power -1": lambda x: x**-1,
+    "power -2": lambda x: x**-2,
+    **{
+        f"power {e} of a tensor": lambda x, e=e: torch.pow(x, torch.full_like(x, e))
+        for e in (-2, -1, -0.5, 0.5, 1, 3)
+    },
     "power of 2": lambda x: 2**x,
     "power of 0": lambda x: 0.0**x,
     "xlogy": lambda x: torch.xlogy(x, x),

@@ -374,29 +374,36 @@ void run_pow(void* out, const void* pa, const void* pb, const void* pc, int n) {
   auto* o = static_cast<T*>(out);
   auto *a = static_cast<const T*>(pa), *b = static_cast<const T*>(pb);
   const T e = b[0];
-  const bool exact = e == 2 || e == 3 || e == T(0.5) || e == 1 || e == -1;
-  if (!exact || !std::all_of(b, b + n, [e](T x) { return x == e; })) {
-    // A negative base with a fraction in the exponent is NaN, which the library finds out element by element.
-    alignas(64) T base[kBlock];
-    int wrong = 0;
+  int others = 0;
 #pragma GCC ivdep
-    for (int i = 0; i < n; ++i) {
-      const bool is_nan = a[i] < 0 && a[i] != -std::numeric_limits<T>::infinity() && std::trunc(b[i]) != b[i];
-      base[i] = is_nan ? T(1) : a[i];
-      wrong += is_nan;
-    }
-    alignas(64) T result[kBlock];
-    run_binary_vector<Op::kPow, T>(wrong ? result : o, base, pb, pc, n);
-    if (wrong)
-      for (int i = 0; i < n; ++i)
-        o[i] = a[i] < 0 && a[i] != -std::numeric_limits<T>::infinity() && std::trunc(b[i]) != b[i] ? std::numeric_limits<T>::quiet_NaN() : result[i];
-    return;
-  }
+  for (int i = 0; i < n; ++i) others += b[i] != e;
+  auto each = [&](auto f) {
+#pragma GCC ivdep
+    for (int i = 0; i < n; ++i) o[i] = f(a[i]);
+  };
+  // As pow: of -0 as of 0, and of -inf a number.
+  constexpr T kInfinity = std::numeric_limits<T>::infinity();
+  if (!others && e == 2) return each([](T x) { return x * x; });
+  if (!others && e == 3) return each([](T x) { return x * x * x; });
+  if (!others && e == 1) return each([](T x) { return x; });
+  if (!others && e == -1) return each([](T x) { return 1 / x; });
+  if (!others && e == -2) return each([](T x) { return 1 / (x * x); });
+  if (!others && e == T(0.5)) return each([](T x) { return x == -kInfinity ? -x : std::sqrt(x + 0); });
+  if (!others && e == T(-0.5)) return each([](T x) { return x == -kInfinity ? T(0) : 1 / std::sqrt(x + 0); });
+  // A negative base with a fraction in the exponent is NaN, which the library finds out element by element.
+  alignas(64) T base[kBlock];
+  int wrong = 0;
 #pragma GCC ivdep
   for (int i = 0; i < n; ++i) {
-    const T x = a[i];
-    o[i] = e == 2 ? x * x : e == 3 ? x * x * x : e == 1 ? x : e == -1 ? 1 / x : x == -std::numeric_limits<T>::infinity() ? -x : std::sqrt(x + 0);
+    const bool is_nan = a[i] < 0 && a[i] != -kInfinity && std::trunc(b[i]) != b[i];
+    base[i] = is_nan ? T(1) : a[i];
+    wrong += is_nan;
   }
+  alignas(64) T result[kBlock];
+  run_binary_vector<Op::kPow, T>(wrong ? result : o, base, pb, pc, n);
+  if (wrong)
+    for (int i = 0; i < n; ++i)
+      o[i] = a[i] < 0 && a[i] != -kInfinity && std::trunc(b[i]) != b[i] ? std::numeric_limits<T>::quiet_NaN() : result[i];
 }
 
 // Of bools.

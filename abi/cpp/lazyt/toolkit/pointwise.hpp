@@ -261,13 +261,14 @@ struct PointwiseRules {
     const Type t = c.type();
     const Reg x = c.in(0, t), alpha = c.in(1, t), scale = c.in(2, t), input = c.in(3, t);
     const Reg low = c.k.op(Op::kMul, c.k.op(Op::kMul, c.k.op(Op::kExpm1, c.k.op(Op::kMul, x, input)), alpha), scale);
-    return c.k.op(Op::kWhere, c.k.op(Op::kGt, x, c.k.constant(0, t)), c.k.op(Op::kMul, x, scale), low);
+    // Of zero it is no product with alpha, which may be infinite.
+    return c.k.op(Op::kWhere, c.k.op(Op::kLt, x, c.k.constant(0, t)), low, c.k.op(Op::kMul, x, scale));
   }
   static Reg celu(const Context& c) {
     const Type t = c.type();
     const Reg x = c.in(0, t), alpha = c.in(1, t);
     const Reg low = c.k.op(Op::kMul, c.k.op(Op::kExpm1, c.k.op(Op::kDiv, x, alpha)), alpha);
-    return c.k.op(Op::kWhere, c.k.op(Op::kGt, x, c.k.constant(0, t)), x, low);
+    return c.k.op(Op::kWhere, c.k.op(Op::kLt, x, c.k.constant(0, t)), low, x);
   }
   static bool tanh_form(const Context& c, uint64_t i) { return c.program.string(c.arg(i)) == "tanh"; }
   static constexpr double kSqrtHalf = std::numbers::sqrt2 / 2;

@@ -24,6 +24,14 @@ Rule rule_of(const ir::Node& node) {
   return op->decomposition.empty() ? nullptr : find_rule(op->decomposition);
 }
 
+// False where a round would only copy.
+bool has_rule(const Graph& graph, const std::vector<bool>& refused, const std::vector<bool>& stays,
+              const std::vector<NodeId>& origin) {
+  for (NodeId n = 0; n < graph.nodes.size(); n++)
+    if (refused[n] && !stays[origin[n]] && rule_of(graph.nodes[n])) return true;
+  return false;
+}
+
 // One round: refused nodes with a rule become pieces, once.
 class Round {
  public:
@@ -117,29 +125,32 @@ base::Result<std::optional<Graph>> decompose(const Graph& graph, std::vector<boo
   std::vector<bool> stays(count, false);
   // The second attempt leaves what failed in the first; that another fails then is not to be expected.
   for (int attempt = 0; attempt < 3; attempt++) {
-    Graph now = graph;
+    Graph pieces;
+    const Graph* now = &graph;
     std::vector<bool> changed(count, false), refused_now = refused;
     std::vector<NodeId> origin(count);
     for (NodeId n = 0; n < count; n++) origin[n] = n;
     for (int depth = 0; depth < kDepth; depth++) {
-      Round round(now, origin);
+      if (!has_rule(*now, refused_now, stays, origin)) break;
+      Round round(*now, origin);
       Graph next = round.run(refused_now, stays, changed);
       if (!round.any) break;
-      now = std::move(next);
+      pieces = std::move(next);
+      now = &pieces;
       origin = std::move(round.origin);
-      LAZYT_ASSIGN_OR_RETURN(refused_now, refuses(now));
+      LAZYT_ASSIGN_OR_RETURN(refused_now, refuses(pieces));
     }
     bool failed = false;
-    for (NodeId n = 0; n < now.nodes.size(); n++)
+    for (NodeId n = 0; n < now->nodes.size(); n++)
       if (refused_now[n] && changed[origin[n]]) failed = stays[origin[n]] = true;
     if (failed) continue;
     if (std::ranges::find(changed, true) == changed.end()) return std::optional<Graph>();
     // A rule hands on what its node had, which an operator of the opset may not have.
-    if (const base::Status status = ir::verify(now); !status.ok()) {
+    if (const base::Status status = ir::verify(pieces); !status.ok()) {
       base::log(LAZYT_LOG_WARNING, "nothing is decomposed; of the pieces, the verifier says: " + status.to_string());
       return std::optional<Graph>();
     }
-    return std::optional<Graph>(std::move(now));
+    return std::optional<Graph>(std::move(pieces));
   }
   return std::optional<Graph>();
 }

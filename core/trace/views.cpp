@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 namespace lazyt::trace {
@@ -92,6 +93,22 @@ class Chain {
   Dims before_reshape_;
 };
 
+// Where in each dim of `natural` the view begins, if it is a box of it: the same dims, of which it has a part.
+std::optional<Dims> corner(const Meta& natural, const Geometry& view) {
+  const Meta& v = view.meta;
+  if (v.dims.size() != natural.dims.size()) return std::nullopt;
+  for (size_t i = 0; i < v.dims.size(); i++)
+    if (v.dims[i] > natural.dims[i] || (v.dims[i] > 1 && v.strides[i] != natural.strides[i])) return std::nullopt;
+  Dims starts(v.dims.size(), 0);
+  int64_t offset = view.offset;
+  for (int64_t i : memory_order(natural)) {
+    starts[i] = offset / natural.strides[i];
+    offset %= natural.strides[i];
+    if (starts[i] + v.dims[i] > natural.dims[i]) return std::nullopt;
+  }
+  return offset == 0 ? std::optional(std::move(starts)) : std::nullopt;
+}
+
 // How to get from a dense tensor of `natural` geometry to `view`. Expanded dims come last, so that a
 // write, which has none, can undo the rest.
 Chain plan(Meta natural, const Geometry& view) {
@@ -115,6 +132,11 @@ Chain plan(Meta natural, const Geometry& view) {
     c.steps.push_back({Step::kBitcast, {}, {}, 0, 0, 0, v.dtype});
     natural = Meta::contiguous(v.dtype, c.dims);
     if (view.offset == 0 && same_layout(natural, v)) return c;
+  }
+
+  if (const auto starts = corner(natural, view)) {
+    for (size_t i = 0; i < v.dims.size(); i++) c.slice(static_cast<int64_t>(i), (*starts)[i], v.dims[i]);
+    return c;
   }
 
   Meta core = v;  // without expanded dims

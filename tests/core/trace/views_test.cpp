@@ -220,6 +220,22 @@ TEST(Views, RowsOfAMatrixAreOneSlice) {
   EXPECT_EQ(g.nodes[0].name, "aten::slice");
 }
 
+TEST(Views, APartOfALineIsOneSlice) {
+  ir::Graph g;
+  Meta natural{LAZYT_DTYPE_FLOAT32, {1, 12}, {12, 1}};
+  read_view(g, g.add_input(natural), natural, {{LAZYT_DTYPE_FLOAT32, {1, 4}, {12, 1}}, 4}, nullptr);
+  ASSERT_EQ(g.nodes.size(), 1u);
+  EXPECT_EQ(g.nodes[0].name, "aten::slice");
+}
+
+TEST(Views, APartOfImagesThatLieByChannelsIsOneSlice) {
+  ir::Graph g;
+  Meta natural{LAZYT_DTYPE_FLOAT32, {2, 6, 3, 3}, {54, 1, 18, 6}};
+  read_view(g, g.add_input(natural), natural, {{LAZYT_DTYPE_FLOAT32, {2, 2, 3, 3}, {54, 1, 18, 6}}, 2}, nullptr);
+  ASSERT_EQ(g.nodes.size(), 1u);
+  EXPECT_EQ(g.nodes[0].name, "aten::slice");
+}
+
 TEST(Views, AnotherDtypeReadsTheSameBytes) {
   ir::Graph g;
   Meta natural = Meta::contiguous(LAZYT_DTYPE_FLOAT32, {2, 3});

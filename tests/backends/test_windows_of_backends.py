@@ -146,3 +146,20 @@ def test_windows_that_a_library_has_no_kernel_for(dtype, transposed):
     check(dtype, (1, 6, 6, 6, 6), (6, 2, 2, 3, 2), transposed, padding=(2, 0, 3), groups=3)
     check(dtype, (2, 2, 7, 7, 7), (2, 4 if transposed else 1, 7, 7, 7), transposed, stride=(1, 2, 2), padding=(6, 3, 3), groups=2)
     check(dtype, (1, 12, 7, 7, 7), (12, 24, 5, 5, 5) if transposed else (24, 12, 5, 5, 5), transposed, padding=(4, 4, 0))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_gaps_between_lines_of_windows_over_few_channels(dtype):
+    gaps = {"padding": (0, 3), "dilation": (2, 3)}
+    check(dtype, (1, 99, 17, 28), (66, 3, 1, 2), groups=33, **gaps)
+    check(dtype, (2, 6, 9, 28), (4, 3, 2, 2), groups=2, **gaps)
+    check(dtype, (2, 17, 9, 40), (16, 17, 2, 3), padding=(0, 4), dilation=(3, 2))
+    check(dtype, (2, 3, 9, 40), (3, 1, 3, 3), padding=2, dilation=2, groups=3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_steps_over_long_lines_with_wide_padding_and_gaps(dtype):
+    check(dtype, (1, 4, 2, 57), (4, 4, 1, 3), stride=(1, 2), padding=(0, 16), dilation=(1, 20))
+    check(dtype, (1, 16, 3, 33), (16, 16, 2, 5), stride=(1, 2), padding=(0, 24), dilation=(1, 6))
+    check(dtype, (2, 16, 3, 57), (16, 2, 1, 5), stride=(1, 3), padding=(0, 18), dilation=(1, 9), groups=8)
+    check(dtype, (2, 8, 57), (8, 8, 5), stride=2, padding=18, dilation=9)

@@ -9,6 +9,7 @@ if one was wrong.
 
 from __future__ import annotations
 
+import math
 import random
 import sys
 
@@ -30,10 +31,10 @@ def case(r: random.Random) -> tuple[tuple, tuple, bool, dict] | None:
     ]
     kernel = [r.choice([1, 1, 2, 3, 3, 4, 5, 7, 7, 9, 16]) for _ in range(dims)]
     stride = [r.choice([1, 1, 1, 2, 3, 4]) for _ in range(dims)]
-    dilation = [r.choice([1, 1, 1, 2, 3]) for _ in range(dims)]
+    dilation = [r.choice([1, 1, 1, 2, 3, 6]) for _ in range(dims)]
     reach = [(k - 1) * d for k, d in zip(kernel, dilation, strict=True)]
     padding = [r.randint(0, r.choice([k // 2, over])) for k, over in zip(kernel, reach, strict=True)]
-    size = [r.choice([1, 2, 3, 4, 5, 6, 7, 9, 12, 17, 28]) for _ in range(dims)]
+    size = [r.choice([1, 2, 3, 4, 5, 6, 7, 9, 12, 17, 28, 33, 56]) for _ in range(dims)]
     is_long = dims == 1 and r.random() < 0.3
     if is_long:
         groups, channels, size = 1, [r.choice([64, 70, 96]) for _ in range(2)], [r.choice([130, 200, 401])]
@@ -42,7 +43,8 @@ def case(r: random.Random) -> tuple[tuple, tuple, bool, dict] | None:
         out = [(x - 1) * s - 2 * p + over + 1 for x, s, p, over in axes]
     else:
         out = [(x + 2 * p - over - 1) // s + 1 for x, s, p, over in axes]
-    if min(out) < 1 or (max(out) > 40 and not is_long):
+    products = math.prod(out + kernel + channels) // groups
+    if min(out) < 1 or products > 100_000_000 or math.prod(size) * channels[0] > 500_000:
         return None
     weights = (
         (channels[0], channels[1] // groups, *kernel)

@@ -65,6 +65,18 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
 
 void record_stream(at::Tensor&, c10::Stream) {}  // memory lives as long as work that uses it
 
+// Ordinary memory serves as pinned (Hooks); there is nothing to keep or to count.
+struct HostMemory final : at::HostAllocator {
+  at::DataPtr allocate(size_t bytes) override { return c10::GetAllocator(c10::kCPU)->allocate(bytes); }
+  c10::DeleterFnPtr raw_deleter() const override { return c10::GetAllocator(c10::kCPU)->raw_deleter(); }
+  void copy_data(void* to, const void* from, size_t bytes) const override { default_copy_data(to, from, bytes); }
+  bool record_event(void*, void*, c10::Stream) override { return false; }
+  void empty_cache() override {}
+  at::HostStats get_stats() override { return {}; }
+  void reset_accumulated_stats() override {}
+  void reset_peak_stats() override {}
+};
+
 struct Hooks final : at::PrivateUse1HooksInterface {
   bool isBuilt() const override { return true; }
   bool isAvailable() const override { return true; }
@@ -94,6 +106,8 @@ void register_device() {
   c10::SetAllocator(kDeviceType, allocator());
   static Guard guard;
   c10::impl::registerDeviceGuard(kDeviceType, &guard);
+  static HostMemory host_memory;
+  at::setHostAllocator(kDeviceType, &host_memory);
   static Hooks hooks;
   at::RegisterPrivateUse1HooksInterface(&hooks);
   static torch::Library library(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);

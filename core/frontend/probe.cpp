@@ -85,11 +85,12 @@ Stack on_cpu(c10::ArrayRef<c10::IValue> args, int fill) {
   });
 }
 
-// Bytes that on_cpu would take.
+// Bytes that on_cpu would take, or of an expanded operand those that a kernel would go over.
 uint64_t bytes_of(c10::ArrayRef<c10::IValue> args) {
   std::unordered_map<const c10::StorageImpl*, uint64_t> storages;
   replace(args, at::kCPU, [&](const at::Tensor& t) {
-    storages[t.storage().unsafeGetStorageImpl()] = t.storage().nbytes();
+    uint64_t& bytes = storages[t.storage().unsafeGetStorageImpl()];
+    bytes = std::max<uint64_t>({bytes, t.storage().nbytes(), t.nbytes()});
     return t;
   });
   uint64_t sum = 0;

@@ -80,8 +80,8 @@ ShapeResult compute(const TorchOp& op, c10::ArrayRef<c10::IValue> args) {
     collect(before, args[i]), collect(written, after);
     for (size_t k = 0; k < before.size(); k++) {
       if (!before[k].defined() || before[k].sizes() == written[first + k].sizes()) continue;
-      if (op.writes_itself) r.host_reason = "it resizes what it writes";
-      else if (op.op.args[i].out) r.resized.push_back({static_cast<uint32_t>(i), static_cast<uint32_t>(k), written[first + k].sizes().vec(), written[first + k].strides().vec()});
+      if (op.writes_itself || !op.op.args[i].out) r.host_reason = "it resizes what it writes";
+      else r.resized.push_back({static_cast<uint32_t>(i), static_cast<uint32_t>(k), written[first + k].sizes().vec(), written[first + k].strides().vec()});
     }
     if (shares_elements(args[i])) r.host_reason = "it writes elements that share memory";
   }
@@ -92,7 +92,7 @@ ShapeResult compute(const TorchOp& op, c10::ArrayRef<c10::IValue> args) {
       const at::Tensor& result = pure[r.fresh + (op.op.written_order.empty() ? i : op.op.written_order[i])];
       // Pointwise kernels compute as they would without out= and convert; others may compute in out's dtype.
       if (op.has_out && op.overlap == OverlapRule::kNone && result.scalar_type() != written[i].scalar_type()) r.host_reason = "its out= has another dtype";
-      if (op.has_out && result.sizes() != written[i].sizes()) r.host_reason = "eager resizes its out= again, having read it";
+      if (result.sizes() != written[i].sizes()) r.host_reason = op.has_out ? "eager resizes its out= again, having read it" : "it resizes what it writes";
       written[i] = result;
     }
   }

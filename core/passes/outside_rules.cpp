@@ -428,6 +428,7 @@ Results logit(Pieces& p) {
   const bool limited = eps.kind == LAZYT_ARG_DOUBLE && eps.d >= 0;
   if (!is_float(p.result().dtype) || eps.kind == LAZYT_ARG_VALUE || (limited && is_half(p.result().dtype)))
     return kNot;
+  if (eps.kind == LAZYT_ARG_DOUBLE && !(eps.d <= 0.5)) return kNot;  // the lower limit is above the upper: eager's order counts
   ValueId x = p.operand(backward ? 1 : 0);
   const double low = limited ? eps.d : 0, high = 1 - low;
   if (!backward) {

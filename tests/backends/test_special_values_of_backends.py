@@ -59,6 +59,8 @@ FUNCTIONS = {
     "power of 2": lambda x: 2**x,
     "power of 0": lambda x: 0.0**x,
     "xlogy": lambda x: torch.xlogy(x, x),
+    "logit between limits": lambda x: torch.logit(x[:14], 0.25),
+    "logit between limits that cross": lambda x: torch.logit(x[:14], 0.75),
     "sinc": torch.sinc,
     "erf": torch.erf,
     "maximum": lambda x: torch.maximum(x, x.flip(0)),

@@ -3,6 +3,7 @@
 import copy
 import io
 import pickle
+import resource
 import threading
 
 import numpy as np
@@ -525,3 +526,32 @@ def test_views_share_addresses_as_in_eager():
         and (x[1:].data_ptr() == x.data_ptr() + 4)
         and (x.untyped_storage().nbytes() == 24)
     )
+
+
+def test_there_is_no_host_cache_to_empty():
+    torch.ones(3, device=D).cpu()
+    torch.accelerator.empty_host_cache()
+
+
+def test_to_record_a_call_of_an_expanded_tensor_takes_no_memory_of_its_size():
+    x = torch.ones(1, device=D).expand(2**29)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    y = x + 1
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**20  # KiB
+    del y
+
+
+def test_statistics_of_quantization_are_resized_as_in_eager():
+    def run(device):
+        x = torch.arange(12.0).reshape(4, 3).to(device)
+        low, high = torch.zeros(0).to(device), torch.zeros(0).to(device)
+        scale, zero = torch.ones(1).to(device), torch.zeros(1, dtype=torch.int).to(device)
+        on = torch.ones(1, dtype=torch.long).to(device)
+        for step in range(3):
+            y = torch.fused_moving_avg_obs_fake_quant(
+                x + step, on, on, low, high, scale, zero, 0.01, -128, 127, 0, True, False
+            )
+        return y, low, high, scale, zero
+
+    for made, wanted in zip(run(D), run("cpu"), strict=True):
+        close(made, wanted)
